@@ -3,7 +3,7 @@ from collections.abc import Sequence
 import pytest
 
 from tests.fakes.remote_segments import DELETE_STARTED, FINISHED, PARTITION, segment, step
-from tierd.metadata import PartitionView, effective_lineage
+from tierd.metadata import OwnBranch, PartitionView, effective_lineage
 from tierd.model import Lineage, RemoteLogSegmentMetadata
 
 
@@ -50,3 +50,29 @@ def test_effective_lineage_uses_only_readable_segments() -> None:
 def test_effective_lineage_drops_an_older_branch_of_the_tier() -> None:
     view = tier(segment(0, 99, 0), segment(100, 199, 1), segment(50, 149, 2))
     assert effective_lineage(view, Lineage()) == Lineage.of([(0, 0), (2, 50)])
+
+
+@pytest.mark.parametrize(
+    ("local", "holes"),
+    [
+        pytest.param(None, {0: 100, 99: 100, 100: 100, 150: None, 299: None}, id="no local log"),
+        pytest.param((100, 150), {0: None, 150: None}, id="local log with the hole"),
+        pytest.param((110, 400), {0: 100, 100: 100, 200: None}, id="local log from within the hole on"),
+        pytest.param((50, 100), {0: 100, 150: None}, id="local log that ends at the hole"),
+        pytest.param((350, 400), {0: 100, 200: 300, 300: 300, 301: None, 350: None}, id="local log behind the tier"),
+        pytest.param((300, 400), {0: 100, 200: None, 350: None}, id="local log at the end of the tier"),
+    ],
+)
+def test_hole_is_in_no_segment_and_not_in_the_local_log(
+    local: tuple[int, int] | None, holes: dict[int, int | None]
+) -> None:
+    view = tier(segment(0, 99, 0), segment(150, 299, 0))
+    branch = OwnBranch(view, Lineage.of([(0, 0)]))
+    start, end = local or (None, 0)
+    found = {offset: branch.hole_from(offset, local_start=start, local_end=end) for offset in holes}
+    assert found == holes
+
+
+def test_tier_without_segments_has_no_hole() -> None:
+    branch = OwnBranch(PartitionView(PARTITION), Lineage.of([(0, 10)]))
+    assert branch.hole_from(0, local_start=None, local_end=0) is None

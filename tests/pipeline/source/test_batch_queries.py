@@ -191,6 +191,28 @@ def test_abort_that_a_recovering_broker_forgot_is_found_with_include_local(tmp_p
     assert offsets(tier, includeLocal="true", isolation="read_committed") == list(range(2, 7))
 
 
+def test_rows_of_a_transaction_whose_marker_is_in_no_place_are_refused(tmp_path: Path) -> None:
+    """The broker has deleted the segment with the marker, which tierd holds and has not copied yet."""
+    tier = SmallTier(tmp_path)
+    writer = tier.partition()
+    record, producer = NewRecord(None, b"aborted", 0), Producer(7, 0, 0)
+    writer.append_batch(encode_batch([record], producer=producer, is_transactional=True), 1)
+    tier.roll()
+    snapshot = writer.path / file_name(1, ".snapshot")
+    snapshot.write_bytes(encode_producer_snapshot((ProducerStateEntry(7, 0, 0, 0, 0, 0, -1, 0),)))
+    marker = encode_end_marker(
+        kind=ControlRecordType.ABORT, producer_id=7, producer_epoch=0, coordinator_epoch=0, timestamp_ms=0
+    )
+    writer.append_batch(marker, 1)
+    tier.copy()
+    tier.roll()
+    tier.append(5)
+    delete_segment(writer.path, 0)
+    delete_segment(writer.path, 1)
+    with pytest.raises(DataLossError, match="began at offset 0 was committed or aborted at offset 1 or later"):
+        offsets(tier, includeLocal="true", isolation="read_committed", endingOffsets='{"orders": {"0": 1}}')
+
+
 def test_recreated_topic_is_the_one_in_the_log_dir_before_its_first_copy(tmp_path: Path) -> None:
     tier = SmallTier(tmp_path)
     tier.add_segment()

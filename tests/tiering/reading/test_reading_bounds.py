@@ -14,7 +14,7 @@ from tests.log.logs import NOW_MS, TransactionalProducers
 from tests.tiering.reading.test_fetch_task import CountingStorage
 from tests.tiering.setups import Tier as Stores
 from tests.tiering.setups import partition_of
-from tierd.errors import RemoteIntegrityError, RemoteResourceNotFoundError
+from tierd.errors import RemoteIntegrityError, RemoteResourceNotFoundError, RetriableRemoteStorageError
 from tierd.log import LogConfig, iter_batches, opened_partition
 from tierd.metadata import PartitionView
 from tierd.model import IndexType, IsolationLevel, RemoteLogSegmentMetadata
@@ -248,6 +248,27 @@ class TestWithAReplica:
         assert await host.offsets() == [0, 2, 4]
         result = await host.reader.read(1, max_bytes=1 << 20, isolation=COMMITTED)
         assert (result.tier, [a.first_offset for a in result.aborted]) == (Tier.LOCAL, [1])
+
+    @pytest.mark.parametrize(("marker", "shown"), [("A!", [0, 2, 4, 5]), ("A+", [0, 1, 2, 4, 5])])
+    async def test_records_whose_marker_is_in_no_place_are_not_shown_until_it_is_copied(
+        self, host: Host, marker: str, shown: list[int]
+    ) -> None:
+        await host.write(f"- A - | {marker} -").copy()
+        assert host.session.finished(partition_of(host.path)) == [(0, 2)]
+        host.write("| -").replicate(high_watermark=6, from_segment=5)  # the broker has deleted offsets 3 and 4
+        with pytest.raises(RetriableRemoteStorageError, match="began at offset 1 was committed or aborted at offset 3"):
+            await host.offsets()
+        behind = await host.reader.read(5, max_bytes=1 << 20, isolation=COMMITTED)
+        assert (behind.tier, behind.next_offset) == (Tier.LOCAL, 6)
+        await host.copy()
+        assert await host.offsets() == shown
+
+    async def test_hole_behind_decided_transactions_does_not_keep_their_records_back(self, host: Host) -> None:
+        await host.write("A A! B B+ | - - |").copy()
+        host.write("- | -").replicate(high_watermark=8, from_segment=7)
+        read = await host.reader.read(0, max_bytes=1 << 20, isolation=COMMITTED)
+        assert (read.next_offset, [a.first_offset for a in read.aborted]) == (4, [0])
+        assert host.snapshots_fetched == 1
 
 
 def _gone(metadata: RemoteLogSegmentMetadata) -> bytes | None:

@@ -1,9 +1,10 @@
 """OwnBranch: the parts of a partition's remote segments that are of one lineage. Decisions only (remote-tiering 8)."""
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from typing import NamedTuple
 
 from tierd.metadata.rows import TierEpochs
@@ -63,6 +64,12 @@ class OwnBranch:
         return max((m.end_offset for m in self.finished if not m.txn_index_empty), default=-1) + 1
 
     @cached_property
+    def _holes(self) -> tuple[int, ...]:
+        """Return the first offset of each hole between two readable parts of the branch, ascending."""
+        parts = tuple(self.readable_ranges(min(self._first_offsets, default=0), self.end_offset))
+        return tuple(part.end_offset for part, following in pairwise(parts) if part.end_offset < following.start_offset)
+
+    @cached_property
     def last_whole(self) -> RemoteLogSegmentMetadata | None:
         """Return the segment that ends last of those that are of the branch from end to end.
 
@@ -108,6 +115,18 @@ class OwnBranch:
     def _answers(self, offset: int) -> bool:
         metadata = self.segment_for(offset)
         return metadata is not None and self.readable_end(metadata, offset) > offset
+
+    def hole_from(self, offset: int, *, local_start: int | None, local_end: int) -> int | None:
+        """Return the first offset from ``offset`` on that is in no segment and not in ``[local_start, local_end)``.
+
+        None where no readable offset follows it, as at the end of the tier without a local log.
+        """
+        holes = self._holes[bisect_left(self._holes, offset) :]
+        if local_start is None:
+            return next(iter(holes), None)
+        if offset <= self.end_offset < local_start:
+            holes += (self.end_offset,)
+        return next((hole for hole in holes if not local_start <= hole < local_end), None)
 
     def readable_ranges(self, start_offset: int, end_offset: int) -> Iterator[ReadableRange]:
         """Yield the readable parts of ``[start_offset, end_offset)``, ascending; the tier may have holes in between."""

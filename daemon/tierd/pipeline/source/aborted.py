@@ -1,6 +1,6 @@
 """Aborted transactions that a split has to know; their markers may lie in later segments, or still on the host."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from uuid import UUID
 
 from tierd.errors import CorruptIndexError, RemoteIntegrityError
@@ -63,7 +63,29 @@ class AbortedSearch:
             found.update(dict.fromkeys(tail.aborted(start_offset, end_offset)))
             if start_offset < tail.start_offset:
                 found.update(dict.fromkeys(self._over_the_seam(tail, end_offset, tuple(found))))
+        self._require_no_end_in_a_hole(start_offset, end_offset, tuple(found))
         return tuple(found)
+
+    def _require_no_end_in_a_hole(self, start_offset: int, end_offset: int, known: Sequence[AbortedTransaction]) -> None:
+        """Refuse rows of a transaction whose marker may be in no place, as ``AbortedLookup`` of the daemon's reader."""
+        tail, branch = self._snapshot.tail, self._snapshot.branch
+        local_start, local_end = (None, 0) if tail is None else (tail.start_offset, tail.high_watermark)
+        hole = branch.hole_from(start_offset, local_start=local_start, local_end=local_end)
+        before = None if hole is None else branch.segment_for(hole - 1)
+        if hole is None or before is None or before.end_offset != hole - 1:
+            return
+        undecided = unexplained_transactions(self._open_at_the_end(before), known, upper=end_offset)
+        if undecided:
+            raise DataLossError(
+                f"{before.segment.topic_id_partition}: the transaction that began at offset {min(undecided.values())} "
+                f"was committed or aborted at offset {hole} or later, and these offsets are not in the tier yet",
+                remedy="load the data frame again once they are; tierd status says what the copy waits for",
+            )
+
+    def _open_at_the_end(self, segment: RemoteLogSegmentMetadata) -> Mapping[int, int]:
+        data = self._tier.read_index(segment, IndexType.PRODUCER_SNAPSHOT)
+        producers = parse_producer_snapshot(data, f"{segment.segment} producer snapshot")
+        return OpenTransactions.from_snapshot(producers).first_offsets
 
     def _over_the_seam(
         self, tail: LocalTail, end_offset: int, known: Sequence[AbortedTransaction]
@@ -76,10 +98,7 @@ class AbortedSearch:
         before = self._snapshot.branch.segment_for(seam - 1)
         if before is None or before.end_offset != seam - 1:
             return
-        data = self._tier.read_index(before, IndexType.PRODUCER_SNAPSHOT)
-        producers = parse_producer_snapshot(data, f"{before.segment} producer snapshot")
-        open_before = OpenTransactions.from_snapshot(producers).first_offsets
-        wanted = unexplained_transactions(open_before, known, upper=end_offset)
+        wanted = unexplained_transactions(self._open_at_the_end(before), known, upper=end_offset)
         markers = tail.end_markers(list(wanted), seam) if wanted else {}
         for producer_id, first_offset in wanted.items():
             if producer_id not in markers:

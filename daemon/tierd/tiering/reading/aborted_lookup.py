@@ -10,6 +10,13 @@ A transaction may be open where the local log begins: its records are in the tie
 A broker that is killed after its retention deleted the segments before the seam recovers the log without the producers
 of these. The transaction index that it makes then lacks the transactions that were open at the seam, since no record of
 them is in its log. The producer snapshot in the tier names them, and the local log has their markers.
+
+A marker may also lie in a hole, in neither of the two: the broker has deleted a segment that tierd holds and has not
+copied yet. Until it is copied, the transaction counts as undecided::
+
+    tier         ... data of producer 7 ... ] hole
+    held                                    [ ABORT of producer 7 ... ]
+    local log                                                         [ ...
 """
 
 import asyncio
@@ -38,7 +45,8 @@ class AbortedLookup:
         Raises:
             RemoteResourceNotFoundError: the objects of a segment that may know some are gone.
             SegmentChangedError: the local log changed.
-            RetriableRemoteStorageError: as ``aborted_over_the_seam``.
+            RetriableRemoteStorageError: as ``aborted_over_the_seam``; or a transaction that has records in the range
+                may be decided by a marker in a hole.
         """
         found: dict[AbortedTransaction, None] = {}
         if self._log.tier_of(from_offset) is Tier.REMOTE or not self._is_decided_locally(upper):
@@ -58,7 +66,24 @@ class AbortedLookup:
                     self._log, self._local, self._indexes, upper=upper, known=tuple(found)
                 )
                 found.update(dict.fromkeys(part))
+        await self._require_no_end_in_a_hole(from_offset, upper, tuple(found))
         return tuple(found)
+
+    async def _require_no_end_in_a_hole(
+        self, from_offset: int, upper: int, known: Sequence[AbortedTransaction]
+    ) -> None:
+        hole = self._log.hole_from(from_offset)
+        before = None if hole is None else self._log.remote_segment(hole - 1)
+        if hole is None or before is None or before.end_offset != hole - 1:
+            return
+        undecided = unexplained_transactions(await _open_at_the_end(before, self._indexes), known, upper=upper)
+        if undecided:
+            raise RetriableRemoteStorageError(
+                f"{self._log.partition}: the transaction that began at offset {min(undecided.values())} was committed "
+                f"or aborted at offset {hole} or later, and these offsets are not in the tier yet",
+                remedy="read again; tierd status says what the copy waits for",
+                code=TierErrorCode.READER_BUSY,
+            )
 
     def _is_decided_locally(self, upper: int) -> bool:
         """Return True if no marker that decides offsets below ``upper`` is in the tier alone, as for a late replica."""

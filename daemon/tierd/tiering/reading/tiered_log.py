@@ -177,6 +177,10 @@ class TieredLog:
         readable = self.branch.readable_ranges(offset, min(self.remote_end_offset, self.branch.indexed_end_offset))
         return next((part for part in readable if not part.metadata.txn_index_empty), None)
 
+    def hole_from(self, offset: int) -> int | None:
+        """Return the first offset from ``offset`` on in neither place, before the end of the log; None without one."""
+        return self.branch.hole_from(offset, local_start=self.local_start_offset, local_end=self.local_end_offset)
+
     def next_available(self, offset: int) -> int | None:
         """Return the first offset after a hole at ``offset``; None when no offset follows."""
         found = (self.branch.next_answered(offset), self.local_start_offset)
