@@ -311,10 +311,24 @@ class KafkaCluster:
         admin.delete_topics([name])[name].result(CLIENT_DEADLINE_S)
 
     def topic_id(self, name: str) -> UUID:
-        """Return the id of the topic with this name. Directories have the id too, but only after a flush."""
-        admin = self._admin()
-        described = admin.describe_topics(TopicCollection([name]))[name].result(CLIENT_DEADLINE_S)
-        return UUID(bytes=base64.urlsafe_b64decode(f"{described.topic_id}=="))
+        """Return the id of the topic with this name, once the broker that is asked knows the topic.
+
+        Directories have the id too, but only after a flush.
+        """
+        found: list[UUID] = []
+
+        def is_known() -> bool:
+            try:
+                described = self._admin().describe_topics(TopicCollection([name]))[name].result(CLIENT_DEADLINE_S)
+            except KafkaException as error:
+                if error.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
+                    raise
+                return False
+            found.append(UUID(bytes=base64.urlsafe_b64decode(f"{described.topic_id}==")))
+            return True
+
+        wait_until(is_known, what=f"a broker that knows {name}", deadline_s=CLIENT_DEADLINE_S)
+        return found[0]
 
     def leader(self, topic: str, partition: int) -> int:
         """Return the leader of a partition, -1 for none."""
