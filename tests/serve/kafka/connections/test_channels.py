@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from tests.fakes.eventually import eventually
 from tests.fakes.manual_clock import ManualClock
 from tests.fakes.open_files import open_files
+from tests.serve.kafka.connections.handshakes import InsistentClient
 from tests.services.certificates import Authority
 from tierd.errors import SegmentChangedError
 from tierd.open_file import OpenFile
@@ -393,6 +394,26 @@ class TestTls:
 
         with pytest.raises(PeerGoneError):
             await opening
+        channel.close()
+        theirs.close()
+
+    async def test_client_that_asks_for_handshakes_without_end_is_cut(self, slices: FileSlices) -> None:
+        ours, theirs = _socket_pair()
+        self.context.options |= ssl.OP_NO_RENEGOTIATION
+        channel = TlsChannel(ours, slices, self.context)
+        client = InsistentClient(self.folder / "pki" / "authority-ca.pem", self.folder / "keys")
+        loop = asyncio.get_running_loop()
+        opening = loop.create_task(channel.open())
+        is_done, received = client.shake_hands(b""), b""
+        while not is_done:
+            await loop.sock_sendall(theirs, client.outgoing.read())
+            received = await loop.sock_recv(theirs, 65536)
+            is_done = client.shake_hands(received)
+        await opening
+
+        await loop.sock_sendall(theirs, client.handshakes(1000))
+
+        await eventually(lambda: channel.intake.is_ended, what="the end of the client")
         channel.close()
         theirs.close()
 

@@ -15,6 +15,8 @@ from tierd.serve.kafka.served.served_log import FileSlice
 STEP_BYTES: Final = 256 << 10
 """Bytes that are encrypted at a time: the copy that a connection under TLS has in memory."""
 
+_UNASKED_BYTES: Final = 4 << 10  # of answers that OpenSSL makes by itself, such as to one handshake after the other
+
 
 class TlsChannel:
     """Channel with encryption. Slices of files are read in steps."""
@@ -113,7 +115,8 @@ class TlsChannel:
             while plain := self._tls.read(READ_AHEAD_BYTES):
                 content += plain
         except ssl.SSLWantReadError:
-            return bytes(content)
+            if self._outgoing.pending <= _UNASKED_BYTES:
+                return bytes(content)
         except ssl.SSLError:  # a damaged record, or the client's last word
             pass
         self.intake.end()
