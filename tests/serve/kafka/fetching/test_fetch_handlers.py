@@ -390,6 +390,13 @@ async def test_session_answers_only_what_is_new_and_reads_the_partitions_in_turn
     assert await go_on(forget=[(topic, 1)]) == [2, 0]
 
 
+@pytest.mark.parametrize("epoch", [0, -1])
+async def test_request_that_names_all_its_partitions_forgets_none(endpoint: FetchEndpoint, epoch: int) -> None:
+    endpoint.served.add_topic("orders")[0].append()
+    found = await endpoint.fetch(Want(TOPIC_ID), session=(0, epoch), forget=[(TOPIC_ID, 0)])
+    assert found[TOPIC_ID, 0].records
+
+
 async def test_request_of_a_session_that_is_unknown_or_out_of_step_is_refused_whole(endpoint: FetchEndpoint) -> None:
     endpoint.served.add_topic("orders")[0].append()
     session_id = await new_session(endpoint, Want(TOPIC_ID))
