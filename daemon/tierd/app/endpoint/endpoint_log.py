@@ -216,7 +216,7 @@ class EndpointLog:
             result.aborted,
             throttled_ms=result.throttled_ms,
             is_pending=result.is_pending,
-            has_more=result.next_offset < now.bounds.end_offset(wanted.isolation),
+            has_more=bool(result.data) and result.next_offset < now.bounds.end_offset(wanted.isolation),
         )
 
 
