@@ -355,6 +355,21 @@ async def test_principal_above_its_quota_is_told_to_wait_without_records(endpoin
     assert (await endpoint.fetch(session=(session_id, 2)))[TOPIC_ID, 0].records, "the session goes on"
 
 
+async def test_records_that_came_when_others_had_used_the_quota_up_are_withheld(endpoint: FetchEndpoint) -> None:
+    [log] = endpoint.served.add_topic("orders")
+    size = log.append().size_bytes
+    session_id = await new_session(endpoint, Want(TOPIC_ID, offset=1))
+    endpoint.quotas.late_wait_ms = 1500
+    answer = await endpoint.ask(fetch_request([Want(TOPIC_ID)], session=(session_id, 1)))
+    response: Kio = answer.response
+    assert (response.throttle_time.total_seconds(), response.session_id) == (1.5, session_id)
+    assert (response.responses, answer.records, answer.counted_bytes) == ((), {}, 0)
+    endpoint.quotas.late_wait_ms = 0
+    answer = await endpoint.ask(fetch_request(session=(session_id, 2)))
+    assert told(answer)[TOPIC_ID, 0].records
+    assert (answer.counted_bytes, endpoint.quotas.admitted_bytes) == (size, size)
+
+
 async def new_session(endpoint: FetchEndpoint, *wants: Want, version: int = NEWEST) -> int:
     response: Kio = (await endpoint.ask(fetch_request(wants, session=(0, 0), version=version))).response
     session_id: int = response.session_id
