@@ -1,6 +1,7 @@
 """Channels over real sockets, in the clear and under TLS: bytes in order, slow readers, vanished files and peers."""
 
 import asyncio
+import contextlib
 import os
 import socket
 import ssl
@@ -34,8 +35,11 @@ CONTENT = bytes(range(256)) * 4096 * 3  # 3 MiB, more than a socket buffers for 
 class Pair:
     """A channel, and the client at its other end."""
 
-    def __init__(self, channel: Channel, connected: socket.socket, tls: ssl.SSLContext | None) -> None:
+    def __init__(
+        self, channel: Channel, connected: socket.socket, tls: ssl.SSLContext | None, *, descriptor: int = -1
+    ) -> None:
         self.channel = channel
+        self.descriptor = descriptor  # of the channel
         self._connected = connected
         self._tls = tls
         self.progress: list[int] = []
@@ -70,9 +74,10 @@ def running_slices() -> Iterator[FileSlices]:
 async def pair(request: pytest.FixtureRequest, tmp_path: Path, slices: FileSlices) -> AsyncIterator[Pair]:
     ours, theirs = _socket_pair()
     if request.param == "plain":
-        pair = Pair(PlainChannel(ours, slices), theirs, None)
+        pair = Pair(PlainChannel(ours, slices), theirs, None, descriptor=ours.fileno())
     else:
-        pair = Pair(TlsChannel(ours, slices, server_context(tmp_path)), theirs, client_context(tmp_path))
+        channel = TlsChannel(ours, slices, server_context(tmp_path))
+        pair = Pair(channel, theirs, client_context(tmp_path), descriptor=ours.fileno())
     yield pair
     pair.channel.close()
     theirs.close()
@@ -223,6 +228,18 @@ async def test_abort_ends_what_waits(pair: Pair, waits: str) -> None:
     with pytest.raises(PeerGoneError):
         await task
     await ended(pair, writer)
+
+
+async def test_channel_that_was_aborted_before_it_opened_reads_nothing_and_leaves_no_reader(pair: Pair) -> None:
+    """A port that is full cuts connections that it has just accepted."""
+    descriptor = pair.descriptor
+    pair.channel.abort()
+    with contextlib.suppress(PeerGoneError):
+        await pair.channel.open()
+    with pytest.raises(PeerGoneError):
+        await pair.channel.intake.fill(1)
+    pair.channel.close()
+    assert not asyncio.get_running_loop().remove_reader(descriptor)
 
 
 async def test_aborted_channel_drops_what_the_client_has_not_taken(pair: Pair) -> None:
