@@ -90,7 +90,7 @@ async def _is_listening(host: str, port: int) -> bool | None:
         return _without_answer(error)
     try:
         async with asyncio.timeout(_TIMEOUT_S):
-            return await _connects([address[0] for *_, address in found], port)
+            return await _connects([str(address[0]) for *_, address in found], port)
     except (OSError, TimeoutError, ValueError, OverflowError) as error:
         return _without_answer(error)
 
