@@ -57,6 +57,13 @@ class Pair:
 
 
 @pytest.fixture
+def last() -> Iterator[contextlib.ExitStack]:
+    """Yield a stack of what ends behind the fixtures that a test names later."""
+    with contextlib.ExitStack() as stack:
+        yield stack
+
+
+@pytest.fixture
 def slices() -> Iterator[FileSlices]:
     with running_slices() as found:
         yield found
@@ -227,6 +234,28 @@ async def test_abort_ends_what_waits(pair: Pair, waits: str) -> None:
 
     with pytest.raises(PeerGoneError):
         await task
+    await ended(pair, writer)
+
+
+@pytest.mark.parametrize("end", ["abort", "client"])
+async def test_disk_that_hangs_holds_no_connection_that_has_ended(
+    last: contextlib.ExitStack, pair: Pair, tmp_path: Path, end: str
+) -> None:
+    path = tmp_path / "00000000000000000000.log"
+    os.mkfifo(path)  # opening it waits for a writer
+    _, writer = await pair.open()
+    sending = asyncio.create_task(pair.send(b"head", FileSlice(path, path.stat().st_ino, 0, 100)))
+    await eventually(lambda: pair.progress == [4], what="the bytes before the slice")
+    if end == "abort":
+        pair.channel.abort()
+    else:
+        writer.transport.abort()
+    try:
+        async with asyncio.timeout(10):
+            with pytest.raises(PeerGoneError):
+                await sending
+    finally:
+        last.callback(os.close, os.open(path, os.O_RDWR))  # the threads end now
     await ended(pair, writer)
 
 
