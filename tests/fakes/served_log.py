@@ -42,7 +42,7 @@ class FakeServedLog:
         high_watermark: None for the end of the log.
         is_end_known: as in ``LogBounds``.
         local_start_offset: start of the local log; None for the log start.
-        segment_starts: offsets at which reads end, for a segment ends there; ``has_more`` then says so.
+        segment_starts: offsets at which reads end, for a segment ends there.
         highest_remote_offset: inclusive; -1 where nothing is in the tier.
         throttled_ms: reads return nothing but this, unless it is 0.
         is_pending: reads return nothing, as long as this is True.
@@ -196,7 +196,7 @@ class FakeServedLog:
         is_committed = isolation is IsolationLevel.READ_COMMITTED
         aborted = self._aborted(offset, chosen[-1].last_offset + 1) if is_committed else ()
         next_offset = chosen[-1].last_offset + 1
-        has_more = next_offset in self.segment_starts and next_offset < bounds.end_offset(isolation)
+        has_more = next_offset < bounds.end_offset(isolation)
         return LogRead(self._pieces(chosen), bounds, aborted, has_more=has_more)
 
     async def list_offset(self, timestamp_ms: int, *, isolation: IsolationLevel) -> TimestampOffset | None:

@@ -1,30 +1,15 @@
 """Accept loop of a port when the process has no descriptor left, over real sockets."""
 
 import asyncio
-import resource
 import socket
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 from structlog.testing import capture_logs
 
+from tests.fakes.descriptors import no_descriptors_left
 from tests.fakes.eventually import eventually
 from tests.fakes.manual_clock import ManualClock
 from tierd.ports.accepting import accept_connections, listening_sockets
 from tierd.ports.connection_gate import Connection, ConnectionGate, ConnectionLimits
-
-
-@contextmanager
-def no_descriptors_left() -> Iterator[None]:
-    """Make every new descriptor fail: the lowest free number is beyond the limit."""
-    before = resource.getrlimit(resource.RLIMIT_NOFILE)
-    with socket.socket() as probe:
-        lowest_free = probe.fileno()
-    resource.setrlimit(resource.RLIMIT_NOFILE, (lowest_free, before[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_NOFILE, before)
 
 
 async def test_accept_loop_without_descriptors_pauses_cuts_waiting_connections_and_continues_later() -> None:

@@ -240,7 +240,7 @@ def _url(value: str) -> str:
 
 @lru_cache(maxsize=1024)
 def _compiled(pattern: str) -> re.Pattern[str]:
-    return re.compile(pattern)
+    return re.compile(pattern, re.DOTALL)  # else a line break in the name of a principal would escape quotas and holds
 
 
 def full_match(patterns: Sequence[str], text: str) -> bool:

@@ -369,10 +369,10 @@ class TestWithoutAReplica:
 
 
 class TestReads:
-    async def test_read_that_a_segment_ended_has_more(self, both: SampleHost) -> None:
+    async def test_read_that_a_segment_or_its_bytes_ended_has_more(self, both: SampleHost) -> None:
         log = both.host.log(PARTITION)
         assert (await read(log, 2)).has_more
-        assert not (await read(log, 2, max_bytes=1)).has_more
+        assert (await read(log, 2, max_bytes=1)).has_more
         assert not (await read(log, 17)).has_more
         assert not (await read(log, 11, isolation=COMMITTED)).has_more  # it ends with the last stable offset
 

@@ -114,11 +114,10 @@ async def test_read_returns_the_batches_of_a_copied_segment(setup: Setup, servic
     assert (result.base_offset, result.next_offset) == (8, 16)
 
 
-async def test_read_says_that_the_end_of_its_segment_ended_it(setup: Setup, service: FetchService) -> None:
+async def test_read_ends_with_its_segment_or_with_its_bytes(setup: Setup, service: FetchService) -> None:
     task = service.task(setup.snapshot())
     whole, half = await read(service, task, 0), await read(service, task, 0, max_bytes=1)
-    assert (whole.next_offset, whole.is_segment_read) == (8, True)
-    assert (half.next_offset, half.is_segment_read) == (4, False)
+    assert (whole.next_offset, half.next_offset) == (8, 4)
 
 
 class TestQuota:

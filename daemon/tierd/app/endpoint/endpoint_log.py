@@ -180,12 +180,11 @@ class EndpointLog:
         aborted: tuple[AbortedTransaction, ...] = ()
         if wanted.isolation is IsolationLevel.READ_COMMITTED:
             aborted = await self._task.aborted(log, found.base_offset, found.upper_offset)
-        is_end = found.is_segment_end or found.upper_offset >= local_end
         return LogRead(
             (FileSlice(found.path, found.inode, found.position, found.size_bytes),),
             now.bounds,
             aborted,
-            has_more=is_end and found.upper_offset < end_offset,
+            has_more=found.upper_offset < end_offset,
         )
 
     async def _read_remote(self, now: _Bounded, wanted: "_Wanted") -> LogRead:
@@ -217,7 +216,7 @@ class EndpointLog:
             result.aborted,
             throttled_ms=result.throttled_ms,
             is_pending=result.is_pending,
-            has_more=result.is_segment_read and result.next_offset < now.bounds.end_offset(wanted.isolation),
+            has_more=bool(result.data) and result.next_offset < now.bounds.end_offset(wanted.isolation),
         )
 
 

@@ -2,6 +2,8 @@
 
 import asyncio
 import contextlib
+import errno
+import socket
 from collections.abc import Sequence
 from typing import Final
 
@@ -16,10 +18,17 @@ log = structlog.get_logger()
 _INTERVAL_S: Final = 2.0
 _TIMEOUT_S: Final = 1.0
 _FAILURES: Final = 2  # in a row: one lost packet does not move groups
+_OF_THIS_HOST: Final = frozenset(
+    (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, socket.EAI_AGAIN, socket.EAI_MEMORY, socket.EAI_SYSTEM)
+)
 
 
 class EndpointPeers:
-    """Peers by configuration. A peer is alive while its address takes connections."""
+    """Peers by configuration. A peer is alive while its address takes connections.
+
+    While this host has no descriptor left, or the name service does not answer, nothing new is known of a peer: each
+    daemon would else take itself for the only one, and all groups and partitions for its own.
+    """
 
     def __init__(self, peers: Sequence[EndpointPeerSettings], *, listener: str, clock: Clock) -> None:
         """Connect to no peer yet; ``listener`` names the address of each peer that is tried."""
@@ -59,6 +68,8 @@ class EndpointPeers:
     async def _look_at(self, peer: EndpointPeerSettings) -> None:
         host, port = peer.address_for(self._listener)
         is_there = await _is_listening(host, port)
+        if is_there is None:
+            return
         before = self._failures[peer.node_id]
         after = 0 if is_there else min(before + 1, _FAILURES)
         self._failures[peer.node_id] = after
@@ -67,13 +78,34 @@ class EndpointPeers:
             log.info("endpoint_peer_alive" if is_there else "endpoint_peer_lost", peer=peer.node_id, host=host)
 
 
-async def _is_listening(host: str, port: int) -> bool:
+async def _is_listening(host: str, port: int) -> bool | None:
+    """Return True if the address takes connections; None where this host cannot find that out now."""
+    loop = asyncio.get_running_loop()
     try:
         async with asyncio.timeout(_TIMEOUT_S):
-            _, writer = await asyncio.open_connection(host, port)
-    except (OSError, TimeoutError, ValueError, OverflowError):
-        return False
+            found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    except TimeoutError:
+        return None
+    except (OSError, ValueError, OverflowError) as error:
+        return _without_answer(error)
+    try:
+        async with asyncio.timeout(_TIMEOUT_S):
+            return await _connects([str(address[0]) for *_, address in found], port)
+    except (OSError, TimeoutError, ValueError, OverflowError) as error:
+        return _without_answer(error)
+
+
+async def _connects(addresses: Sequence[str], port: int) -> bool:
+    """Connect to one of the addresses; raise the error of the last one where none takes a connection."""
+    for address in addresses[:-1]:
+        with contextlib.suppress(OSError):
+            return await _connects([address], port)
+    _, writer = await asyncio.open_connection(addresses[-1], port)
     writer.transport.abort()
     with contextlib.suppress(OSError):
         await writer.wait_closed()
     return True
+
+
+def _without_answer(error: Exception) -> bool | None:
+    return None if isinstance(error, OSError) and error.errno in _OF_THIS_HOST else False

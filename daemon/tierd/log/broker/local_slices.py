@@ -33,7 +33,6 @@ class LocalSlice:
         size_bytes: 0 where the first batch is larger than the reader takes.
         base_offset: of the first batch; may lie below the wanted offset.
         upper_offset: exclusive bound of the offsets in the slice; a tight one where the slice ends with a whole batch.
-        is_segment_end: the slice ends with a rolled segment; the batches behind it are in the next one.
     """
 
     path: Path
@@ -42,7 +41,6 @@ class LocalSlice:
     size_bytes: int
     base_offset: int
     upper_offset: int
-    is_segment_end: bool = False
 
 
 class KnownPositions:
@@ -207,5 +205,4 @@ class _SliceSearch:
             size_bytes=size,
             base_offset=first.base_offset,
             upper_offset=self.end_offset if upper is None else min(upper, self.end_offset),
-            is_segment_end=next_base is not None and end.position == source.size_bytes,
         )

@@ -24,7 +24,6 @@ class FetchResult:
         aborted: the transactions that a reader of committed records must leave out; empty for other readers.
         throttled_ms: nothing was read, for remote reads are held back so long by their quota.
         is_pending: nothing was read in time, and the read goes on.
-        is_segment_read: the end of the segment ended the batches, not the bound of bytes.
         goes_on: the next read is one of the tier, too.
     """
 
@@ -36,7 +35,6 @@ class FetchResult:
     aborted: tuple[AbortedTransaction, ...] = ()
     throttled_ms: int = 0
     is_pending: bool = False
-    is_segment_read: bool = False
     goes_on: bool = False
 
     @classmethod
@@ -70,7 +68,6 @@ def _result(run: "_Run", aborted: tuple[AbortedTransaction, ...]) -> FetchResult
         data=b"".join(piece.data for part in run.parts for piece in part.pieces),
         next_offset=run.upper_offset,
         aborted=aborted,
-        is_segment_read=run.is_segment_read,
     )
 
 
@@ -80,7 +77,6 @@ class _Run(NamedTuple):
     tier: Tier
     parts: Sequence[CheckedBatches] = ()  # ascending, none of them empty
     log: TieredLog | None = None  # as it was when they were read; None at its end
-    is_segment_read: bool = False
 
     @property
     def upper_offset(self) -> int:
@@ -107,8 +103,7 @@ async def _next_run(session: ReadSession, offset: int, max_bytes: int, *, at_lea
         left_bytes -= fitting.size_bytes
         last, used = more, len(fitting)
     session.give_back(last, used)
-    is_segment_read = used == len(last.batches) and not session.goes_on(last)
-    return _Run(piece.tier, parts, piece.log, is_segment_read)
+    return _Run(piece.tier, parts, piece.log)
 
 
 def _within(batches: CheckedBatches, max_bytes: int, *, at_least_one: bool) -> CheckedBatches:

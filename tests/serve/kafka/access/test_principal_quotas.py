@@ -72,6 +72,17 @@ def test_new_connection_does_not_escape_the_wait() -> None:
     assert limited.throttle_ms(ETL, 0.1) == 4000
 
 
+def test_fetches_that_began_at_the_same_moment_share_the_rate() -> None:
+    limited = quotas(rule(bytes_per_second=1000))
+    largest, admitted = limited.largest_answer_bytes(ETL, 0.0), 0
+    assert largest is not None
+    for second in range(120):
+        began = [not limited.throttle_ms(ETL, second) for _ in range(100)]  # over as many connections
+        admitted += sum(largest for each in began if each and not limited.admit(ETL, largest, second))
+
+    assert admitted <= 1000 * 120 + largest
+
+
 def test_largest_answer_keeps_the_wait_within_the_time_that_is_remembered() -> None:
     limited = quotas(rule(bytes_per_second=1000))
     largest = limited.largest_answer_bytes(ETL, 0.0)

@@ -39,6 +39,7 @@ def log_text() -> Iterator[io.StringIO]:
     [
         ("RESTORED", "User:ANONYMOUS", True),
         ("PLAINTEXT", "User:app-1", True),
+        ("PLAINTEXT", "User:app-\n1", True),  # as a certificate may name it
         ("PLAINTEXT", "User:etl", False),
         ("PLAINTEXT", "User:my-app-1", False),
         ("restored", "User:etl", False),

@@ -1,6 +1,7 @@
 """Channels over real sockets, in the clear and under TLS: bytes in order, slow readers, vanished files and peers."""
 
 import asyncio
+import contextlib
 import os
 import socket
 import ssl
@@ -17,6 +18,7 @@ from hypothesis import strategies as st
 from tests.fakes.eventually import eventually
 from tests.fakes.manual_clock import ManualClock
 from tests.fakes.open_files import open_files
+from tests.serve.kafka.connections.handshakes import InsistentClient
 from tests.services.certificates import Authority
 from tierd.errors import SegmentChangedError
 from tierd.open_file import OpenFile
@@ -33,8 +35,11 @@ CONTENT = bytes(range(256)) * 4096 * 3  # 3 MiB, more than a socket buffers for 
 class Pair:
     """A channel, and the client at its other end."""
 
-    def __init__(self, channel: Channel, connected: socket.socket, tls: ssl.SSLContext | None) -> None:
+    def __init__(
+        self, channel: Channel, connected: socket.socket, tls: ssl.SSLContext | None, *, descriptor: int = -1
+    ) -> None:
         self.channel = channel
+        self.descriptor = descriptor  # of the channel
         self._connected = connected
         self._tls = tls
         self.progress: list[int] = []
@@ -49,6 +54,13 @@ class Pair:
     async def send(self, *pieces: bytes | FileSlice) -> None:
         """Send pieces, and note the progress."""
         await self.channel.send(pieces, self.progress.append)
+
+
+@pytest.fixture
+def last() -> Iterator[contextlib.ExitStack]:
+    """Yield a stack of what ends behind the fixtures that a test names later."""
+    with contextlib.ExitStack() as stack:
+        yield stack
 
 
 @pytest.fixture
@@ -69,9 +81,10 @@ def running_slices() -> Iterator[FileSlices]:
 async def pair(request: pytest.FixtureRequest, tmp_path: Path, slices: FileSlices) -> AsyncIterator[Pair]:
     ours, theirs = _socket_pair()
     if request.param == "plain":
-        pair = Pair(PlainChannel(ours, slices), theirs, None)
+        pair = Pair(PlainChannel(ours, slices), theirs, None, descriptor=ours.fileno())
     else:
-        pair = Pair(TlsChannel(ours, slices, server_context(tmp_path)), theirs, client_context(tmp_path))
+        channel = TlsChannel(ours, slices, server_context(tmp_path))
+        pair = Pair(channel, theirs, client_context(tmp_path), descriptor=ours.fileno())
     yield pair
     pair.channel.close()
     theirs.close()
@@ -222,6 +235,40 @@ async def test_abort_ends_what_waits(pair: Pair, waits: str) -> None:
     with pytest.raises(PeerGoneError):
         await task
     await ended(pair, writer)
+
+
+@pytest.mark.parametrize("end", ["abort", "client"])
+async def test_disk_that_hangs_holds_no_connection_that_has_ended(
+    last: contextlib.ExitStack, pair: Pair, tmp_path: Path, end: str
+) -> None:
+    path = tmp_path / "00000000000000000000.log"
+    os.mkfifo(path)  # opening it waits for a writer
+    _, writer = await pair.open()
+    sending = asyncio.create_task(pair.send(b"head", FileSlice(path, path.stat().st_ino, 0, 100)))
+    await eventually(lambda: pair.progress == [4], what="the bytes before the slice")
+    if end == "abort":
+        pair.channel.abort()
+    else:
+        writer.transport.abort()
+    try:
+        async with asyncio.timeout(10):
+            with pytest.raises(PeerGoneError):
+                await sending
+    finally:
+        last.callback(os.close, os.open(path, os.O_RDWR))  # the threads end now
+    await ended(pair, writer)
+
+
+async def test_channel_that_was_aborted_before_it_opened_reads_nothing_and_leaves_no_reader(pair: Pair) -> None:
+    """A port that is full cuts connections that it has just accepted."""
+    descriptor = pair.descriptor
+    pair.channel.abort()
+    with contextlib.suppress(PeerGoneError):
+        await pair.channel.open()
+    with pytest.raises(PeerGoneError):
+        await pair.channel.intake.fill(1)
+    pair.channel.close()
+    assert not asyncio.get_running_loop().remove_reader(descriptor)
 
 
 async def test_aborted_channel_drops_what_the_client_has_not_taken(pair: Pair) -> None:
@@ -393,6 +440,26 @@ class TestTls:
 
         with pytest.raises(PeerGoneError):
             await opening
+        channel.close()
+        theirs.close()
+
+    async def test_client_that_asks_for_handshakes_without_end_is_cut(self, slices: FileSlices) -> None:
+        ours, theirs = _socket_pair()
+        self.context.options |= ssl.OP_NO_RENEGOTIATION
+        channel = TlsChannel(ours, slices, self.context)
+        client = InsistentClient(self.folder / "pki" / "authority-ca.pem", self.folder / "keys")
+        loop = asyncio.get_running_loop()
+        opening = loop.create_task(channel.open())
+        is_done, received = client.shake_hands(b""), b""
+        while not is_done:
+            await loop.sock_sendall(theirs, client.outgoing.read())
+            received = await loop.sock_recv(theirs, 65536)
+            is_done = client.shake_hands(received)
+        await opening
+
+        await loop.sock_sendall(theirs, client.handshakes(1000))
+
+        await eventually(lambda: channel.intake.is_ended, what="the end of the client")
         channel.close()
         theirs.close()
 

@@ -341,6 +341,19 @@ class TestThrottledClients:
 
             await client.receive()
 
+    async def test_records_that_were_admitted_before_count_once(self) -> None:
+        rules = [EndpointQuotaRule.model_validate({"principals": [".*"], "bytes_per_second": 1000})]
+        quotas = PrincipalQuotas(lambda: rules)
+
+        async def fetch(request: RequestPayload, context: RequestContext) -> FetchAnswer:
+            assert not quotas.admit(context.principal, 600, running.clock.monotonic_s())
+            return FetchAnswer(unthrottled(FetchResponse), {(0, 0): (b"x" * 600,)}, counted_bytes=600)
+
+        async with running_endpoint({FETCH: fetch}, quotas=quotas) as running:
+            client = await running.connect()
+            await client.ask(sample(FetchRequest), FetchResponse)
+            assert not quotas.throttle_ms("User:ANONYMOUS", running.clock.monotonic_s())
+
     async def test_throttle_time_of_a_handler_makes_its_connection_pause(self) -> None:
         response = replace(LISTED, throttle_time=i32Timedelta.parse(timedelta(seconds=3)))
         async with running_endpoint({LIST_GROUPS: answering(response)}) as running:

@@ -124,11 +124,18 @@ class FixedQuotas:
     """Quotas of a test."""
 
     wait_ms: int = 0
+    late_wait_ms: int = 0
+    admitted_bytes: int = 0
     largest_bytes: int | None = None
 
     def throttle_ms(self, principal: str, now_s: float) -> int:
         del principal, now_s
         return self.wait_ms
+
+    def admit(self, principal: str, size_bytes: int, now_s: float) -> int:
+        del principal, now_s
+        self.admitted_bytes += 0 if self.late_wait_ms else size_bytes
+        return self.late_wait_ms
 
     def largest_answer_bytes(self, principal: str, now_s: float) -> int | None:
         del principal, now_s

@@ -355,6 +355,21 @@ async def test_principal_above_its_quota_is_told_to_wait_without_records(endpoin
     assert (await endpoint.fetch(session=(session_id, 2)))[TOPIC_ID, 0].records, "the session goes on"
 
 
+async def test_records_that_came_when_others_had_used_the_quota_up_are_withheld(endpoint: FetchEndpoint) -> None:
+    [log] = endpoint.served.add_topic("orders")
+    size = log.append().size_bytes
+    session_id = await new_session(endpoint, Want(TOPIC_ID, offset=1))
+    endpoint.quotas.late_wait_ms = 1500
+    answer = await endpoint.ask(fetch_request([Want(TOPIC_ID)], session=(session_id, 1)))
+    response: Kio = answer.response
+    assert (response.throttle_time.total_seconds(), response.session_id) == (1.5, session_id)
+    assert (response.responses, answer.records, answer.counted_bytes) == ((), {}, 0)
+    endpoint.quotas.late_wait_ms = 0
+    answer = await endpoint.ask(fetch_request(session=(session_id, 2)))
+    assert told(answer)[TOPIC_ID, 0].records
+    assert (answer.counted_bytes, endpoint.quotas.admitted_bytes) == (size, size)
+
+
 async def new_session(endpoint: FetchEndpoint, *wants: Want, version: int = NEWEST) -> int:
     response: Kio = (await endpoint.ask(fetch_request(wants, session=(0, 0), version=version))).response
     session_id: int = response.session_id
@@ -388,6 +403,13 @@ async def test_session_answers_only_what_is_new_and_reads_the_partitions_in_turn
     assert await go_on(max_bytes=2 * size) == [2]
     assert await go_on(Want(topic, 0, offset=2), max_bytes=2 * size) == [0, 1]
     assert await go_on(forget=[(topic, 1)]) == [2, 0]
+
+
+@pytest.mark.parametrize("epoch", [0, -1])
+async def test_request_that_names_all_its_partitions_forgets_none(endpoint: FetchEndpoint, epoch: int) -> None:
+    endpoint.served.add_topic("orders")[0].append()
+    found = await endpoint.fetch(Want(TOPIC_ID), session=(0, epoch), forget=[(TOPIC_ID, 0)])
+    assert found[TOPIC_ID, 0].records
 
 
 async def test_request_of_a_session_that_is_unknown_or_out_of_step_is_refused_whole(endpoint: FetchEndpoint) -> None:

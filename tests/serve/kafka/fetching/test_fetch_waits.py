@@ -191,6 +191,27 @@ async def test_bytes_of_the_tier_and_of_a_segment_that_ended_are_answered_though
         assert one.records
 
 
+async def test_partition_whose_own_bound_ended_a_read_is_answered_though_more_bytes_are_wanted(
+    endpoint: FetchEndpoint, log: FakeServedLog
+) -> None:
+    size = log.append([b"x" * 100]).size_bytes
+    for _ in range(3):
+        log.append([b"x" * 100])
+    bound = 3 * size - 1  # whole batches never fill it
+    [one] = (await endpoint.fetch(Want(TOPIC_ID, max_bytes=bound), max_wait_ms=500, min_bytes=bound)).values()
+    assert len(one.records) == 2 * size
+
+
+async def test_client_that_wants_more_bytes_than_an_answer_has_waits_for_as_many_as_it_has(
+    endpoint: FetchEndpoint, log: FakeServedLog
+) -> None:
+    size = log.append([b"x" * 100]).size_bytes
+    endpoint.quotas.largest_bytes = 2 * size
+    async with waiting(endpoint, Want(TOPIC_ID), min_bytes=10 * size) as fetch:
+        log.append([b"x" * 100])
+        assert len((await fetch)[TOPIC_ID, 0].records) == 2 * size
+
+
 async def test_error_of_one_partition_ends_the_wait(endpoint: FetchEndpoint, tmp_path: Path) -> None:
     orders, payments = (local_log(endpoint, name, tmp_path) for name in ("orders", "payments"))
     async with waiting(endpoint, Want("orders"), Want("payments"), version=12) as fetch:

@@ -57,10 +57,13 @@ class _Usage:
             self.requests.set_limit(limits.requests_per_second)
 
     def record(self, size_bytes: int, now_s: float) -> None:
-        if self.limits.bytes_per_second is not None:
-            self.bytes.record(size_bytes, now_s)
+        self.record_bytes(size_bytes, now_s)
         if self.limits.requests_per_second is not None:
             self.requests.record(1, now_s)
+
+    def record_bytes(self, size_bytes: int, now_s: float) -> None:
+        if self.limits.bytes_per_second is not None:
+            self.bytes.record(size_bytes, now_s)
 
     def throttle_ms(self, now_s: float) -> int:
         by_bytes = 0 if self.limits.bytes_per_second is None else self.bytes.throttle_ms(now_s)
@@ -101,6 +104,18 @@ class PrincipalQuotas:
         A Fetch that comes meanwhile, such as over a new connection, is answered without records, as by Kafka.
         """
         return self._usage(principal, now_s).throttle_ms(now_s)
+
+    def admit(self, principal: str, size_bytes: int, now_s: float) -> int:
+        """Count the records of a Fetch and return 0; above the limits, count none and return the wait in ms.
+
+        A Fetch that began within the limits asks once its records are there, as with a broker: as many others as the
+        principal has connections may have begun at the same moment.
+        """
+        usage = self._usage(principal, now_s)
+        wait_ms = usage.throttle_ms(now_s)
+        if not wait_ms:
+            usage.record_bytes(size_bytes, now_s)
+        return wait_ms
 
     def largest_answer_bytes(self, principal: str, now_s: float) -> int | None:
         """Return the bytes of records that one answer should not exceed, so that the rate holds; None without a limit.

@@ -16,7 +16,7 @@ from typing import Final, Protocol
 
 from tierd.serve.kafka.connections.connection_errors import PeerGoneError
 from tierd.serve.kafka.connections.file_slices import MOST_AT_ONCE_BYTES, FileSlices
-from tierd.serve.kafka.connections.socket_intake import SocketIntake
+from tierd.serve.kafka.connections.socket_intake import SocketIntake, cancelled_when_gone
 from tierd.serve.kafka.served.served_log import FileSlice
 
 _MAX_BUFFERS: Final = 512  # of one sendmsg; the kernel takes 1024
@@ -116,7 +116,8 @@ class PlainChannel:
             pushed = self._slices.push_cached(self._socket, piece, sent)
             has_room = pushed == MOST_AT_ONCE_BYTES
             if pushed is None:
-                pushed = await self._slices.push(self._socket, piece, sent)
+                with cancelled_when_gone(self.intake):  # a disk may hang
+                    pushed = await self._slices.push(self._socket, piece, sent)
             sent += pushed
             progress(pushed)
             if sent < piece.size_bytes:

@@ -232,7 +232,9 @@ class RequestExchange:
         wait_s = 0.0
         if (principal := self._login.principal) is not None:
             now_s = self._services.clock.monotonic_s()
-            wait_s = self._services.quotas.record(principal, frame.size_bytes, now_s) / 1000
+            counted_bytes = reply.answer.counted_bytes if isinstance(reply.answer, FetchAnswer) else 0
+            size_bytes = max(0, frame.size_bytes - counted_bytes)
+            wait_s = self._services.quotas.record(principal, size_bytes, now_s) / 1000
         throttled = reply.throttled(wait_s)
         if throttled is not reply:
             reply, frame = throttled, await self._encoded(head, throttled)

@@ -105,7 +105,9 @@ class SocketIntake:
             self.end()
 
     def _watch(self) -> None:
-        if not self._is_reading:
+        # An ended intake is not watched again: its reader would stay behind, with the descriptor of another connection,
+        # at which libuv ends the process.
+        if not self._is_reading and not self.is_ended:
             self._is_reading = True
             asyncio.get_running_loop().add_reader(self._socket.fileno(), self._read)
 

@@ -9,11 +9,13 @@ from typing import Final
 from tierd.serve.kafka.connections.channel import Progress, reset, send_now, writable
 from tierd.serve.kafka.connections.connection_errors import ClientFaultError, PeerGoneError
 from tierd.serve.kafka.connections.file_slices import FileSlices
-from tierd.serve.kafka.connections.socket_intake import READ_AHEAD_BYTES, SocketIntake
+from tierd.serve.kafka.connections.socket_intake import READ_AHEAD_BYTES, SocketIntake, cancelled_when_gone
 from tierd.serve.kafka.served.served_log import FileSlice
 
 STEP_BYTES: Final = 256 << 10
 """Bytes that are encrypted at a time: the copy that a connection under TLS has in memory."""
+
+_UNASKED_BYTES: Final = 4 << 10  # of answers that OpenSSL makes by itself, such as to one handshake after the other
 
 
 class TlsChannel:
@@ -87,7 +89,8 @@ class TlsChannel:
     async def _step(self, piece: bytes | FileSlice, start: int) -> memoryview | bytes | bytearray:
         if isinstance(piece, bytes):
             return memoryview(piece)[start : start + STEP_BYTES]
-        return await self._slices.read(piece, start, STEP_BYTES)
+        with cancelled_when_gone(self.intake):  # a disk may hang
+            return await self._slices.read(piece, start, STEP_BYTES)
 
     def _encrypt(self, content: memoryview | bytes | bytearray) -> None:
         rest = memoryview(content)
@@ -113,7 +116,8 @@ class TlsChannel:
             while plain := self._tls.read(READ_AHEAD_BYTES):
                 content += plain
         except ssl.SSLWantReadError:
-            return bytes(content)
+            if self._outgoing.pending <= _UNASKED_BYTES:
+                return bytes(content)
         except ssl.SSLError:  # a damaged record, or the client's last word
             pass
         self.intake.end()

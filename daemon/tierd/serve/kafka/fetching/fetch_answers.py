@@ -28,6 +28,7 @@ class FetchHead:
     error: ErrorCode = ErrorCode.none
     throttle_ms: int = 0
     waited_s: float = 0.0
+    counted_bytes: int = 0
 
 
 def fetch_answer(
@@ -63,7 +64,7 @@ def fetch_answer(
         fields.update(session_id=head.session_id, error_code=head.error)
     if leaders and version >= _FIRST_VERSION_WITH["endpoints"]:
         fields["node_endpoints"] = tuple(_endpoint(schema, node) for node in nodes if node.node_id in leaders)
-    return FetchAnswer(schema.FetchResponse(**fields), records, head.waited_s)
+    return FetchAnswer(schema.FetchResponse(**fields), records, head.waited_s, head.counted_bytes)
 
 
 def refused_fetch(demand: FetchDemand, error: ErrorCode) -> FetchAnswer:

@@ -12,6 +12,7 @@ from tierd.model import IsolationLevel
 FIRST_VERSION_WITH_TOPIC_IDS: Final = 13
 INITIAL_EPOCH: Final = 0
 FINAL_EPOCH: Final = -1
+_FULL: Final = (INITIAL_EPOCH, FINAL_EPOCH)
 _ISOLATION_LEVELS: Final = {0: IsolationLevel.READ_UNCOMMITTED, 1: IsolationLevel.READ_COMMITTED}
 _NO_TOPIC_ID: Final = UUID(int=0)
 
@@ -49,7 +50,7 @@ class FetchDemand:
             ``FINAL_EPOCH`` for none; both close the session that is named.
         partitions: the named partitions in the order of the request. A partition that is named twice counts once, with
             the values of its last place.
-        forgotten: partitions that leave the session.
+        forgotten: partitions that leave the session; none where the request names all, as with a broker.
         is_replica: the client says that it is a broker.
     """
 
@@ -72,13 +73,14 @@ class FetchDemand:
     @property
     def is_full(self) -> bool:
         """Return True if the request names every partition that it is about."""
-        return self.session_epoch in (INITIAL_EPOCH, FINAL_EPOCH)
+        return self.session_epoch in _FULL
 
 
 def fetch_demand(request: Entity) -> FetchDemand:
     """Return the demand of kio's FetchRequest of any version."""
     fields: Any = request  # fifteen classes without a common one; later versions have more fields
     version = int(fields.__version__)
+    session_epoch = fields.session_epoch if version >= 7 else FINAL_EPOCH
     return FetchDemand(
         version=version,
         max_wait_s=max(0.0, fields.max_wait.total_seconds()),
@@ -86,9 +88,9 @@ def fetch_demand(request: Entity) -> FetchDemand:
         max_bytes=max(0, fields.max_bytes),
         isolation=_ISOLATION_LEVELS.get(fields.isolation_level),
         session_id=fields.session_id if version >= 7 else 0,
-        session_epoch=fields.session_epoch if version >= 7 else FINAL_EPOCH,
+        session_epoch=session_epoch,
         partitions=_partitions(fields.topics, version),
-        forgotten=_forgotten(fields.forgotten_topics_data, version) if version >= 7 else (),
+        forgotten=() if session_epoch in _FULL else _forgotten(fields.forgotten_topics_data, version),
         is_replica=(fields.replica_state.replica_id if version >= 15 else fields.replica_id) >= 0,
     )
 

@@ -39,6 +39,9 @@ class FetchQuotas(Protocol):
     def throttle_ms(self, principal: str, now_s: float) -> int:
         """Return the wait in ms until ``principal`` is within its limits; 0 if it is."""
 
+    def admit(self, principal: str, size_bytes: int, now_s: float) -> int:
+        """Count records that are ready and return 0; above the limits, count none and return the wait in ms."""
+
     def largest_answer_bytes(self, principal: str, now_s: float) -> int | None:
         """Return the bytes of records that one answer should not exceed; None without a limit."""
 
@@ -79,8 +82,7 @@ class FetchHandler:
             return fetch_answer(demand.version, FetchHead(error=opened.error), ())
         throttle_ms = self._quotas.throttle_ms(context.principal, self._clock.monotonic_s())
         if throttle_ms:
-            head = FetchHead(session_id=opened.throttled().session_id, throttle_ms=throttle_ms)
-            return fetch_answer(demand.version, head, ())
+            return _throttled(demand, opened, throttle_ms)
         return await self._fetch(demand, demand.isolation, opened, context)
 
     async def _fetch(
@@ -107,11 +109,24 @@ class FetchHandler:
             context=context,
         )
         await fetch.run()
+        size_bytes, now_s = sum(part.answer.size_bytes for part in parts), self._clock.monotonic_s()
+        if size_bytes and (throttle_ms := self._quotas.admit(context.principal, size_bytes, now_s)):
+            context.memory.settle(0)
+            return _throttled(demand, opened, throttle_ms, waited_s=fetch.waited_s)
         answers = {part.key: part.answer for part in parts}
-        session = opened.finish(answers, self._clock.monotonic_s())
-        head = FetchHead(session_id=session.session_id, error=session.error, waited_s=fetch.waited_s)
+        session = opened.finish(answers, now_s)
+        head = FetchHead(
+            session_id=session.session_id, error=session.error, waited_s=fetch.waited_s, counted_bytes=size_bytes
+        )
         told = [(key, answers[key]) for key in session.told]
         return await context.turns.aside(len(told), fetch_answer, demand.version, head, told, lookup.cluster.nodes)
+
+
+def _throttled(
+    demand: FetchDemand, opened: FullFetch | IncrementalFetch, throttle_ms: int, *, waited_s: float = 0.0
+) -> FetchAnswer:
+    head = FetchHead(session_id=opened.throttled().session_id, throttle_ms=throttle_ms, waited_s=waited_s)
+    return fetch_answer(demand.version, head, ())
 
 
 def fetch_handlers(

@@ -67,7 +67,7 @@ class FetchRound:
         self._parts = parts
         self._isolation = isolation
         self._max_bytes = min(demand.max_bytes, limits.max_bytes)
-        self._min_bytes = min(demand.min_bytes, limits.max_bytes)
+        self._min_bytes = min(demand.min_bytes, self._max_bytes)  # as a broker: no answer can have more
         self._lookup = lookup
         self._limits = limits
         self._clock = clock

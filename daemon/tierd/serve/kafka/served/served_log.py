@@ -66,8 +66,8 @@ class LogRead:
         throttled_ms: nothing was read, for the reads of the tier are held back so long by their quota.
         is_pending: the tier did not answer within the deadline of the read, which goes on in the background: read
             again.
-        has_more: records follow these, and another read returns them: the end of a segment ended this read, neither the
-            end of the log nor ``max_bytes``. A client that wants more bytes does not wait for them then.
+        has_more: records follow these, and another read returns them: the end of a segment or ``max_bytes`` ended this
+            read, not the end of the log. A client that wants more bytes does not wait for them then.
     """
 
     records: tuple[bytes | FileSlice, ...]

@@ -21,8 +21,10 @@ class FetchAnswer:
         records: records of partitions, by (index in ``responses``, index in ``partitions`` of that topic). A partition
             that is missing here is sent as ``response`` has it.
         waited_s: time that the answer waited for records to come, which does not make the request a slow one.
+        counted_bytes: bytes that count against the quota of the client already.
     """
 
     response: ResponsePayload
     records: Mapping[tuple[int, int], Pieces]
     waited_s: float = 0.0
+    counted_bytes: int = 0

@@ -9,9 +9,10 @@ from kio.schema.errors import ErrorCode
 from tests.fakes.key_value_store import Fault, FaultyKeyValueStore
 from tests.fakes.manual_clock import ManualClock
 from tests.serve.kafka.groups.asked_groups import GROUP, KEYS, AskedGroups, FakeConsumer, become_stable
-from tierd.metadata import MemoryKeyValueStore
+from tierd.metadata import Batch, MemoryKeyValueStore, Put
 from tierd.serve.kafka.groups import CoordinationLimits
 from tierd.serve.kafka.groups.storage.group_offset import OffsetKey
+from tierd.serve.kafka.groups.storage.group_rows import GroupRow, encode_group
 
 OK = ErrorCode.none
 LIMITS = CoordinationLimits(offsets_retention_s=600.0, upkeep_interval_s=60.0, claim_check_interval_s=20.0)
@@ -75,6 +76,18 @@ async def test_simple_commit_expires_by_its_own_age(endpoint: AskedGroups, store
     assert await endpoint.committed() == {0: -1, 1: 2, 2: -1, 3: -1}
     await endpoint.pass_time(300.0, step_s=STEP_S)
     assert await rows(store) == 0
+
+
+async def test_damaged_commit_of_one_group_does_not_keep_those_of_others(
+    endpoint: AskedGroups, store: FaultyKeyValueStore
+) -> None:
+    assert await FakeConsumer(endpoint).commit(1) is OK
+    earlier = next(name for name in map(str, range(99)) if KEYS.group(name) < KEYS.group(GROUP))
+    row = GroupRow(group=earlier, owner_id=1, session_id=UUID(int=1), revision=0)
+    damaged = Put(KEYS.group_offset(earlier, UUID(int=7), 0), b"no commit")
+    await store.apply(Batch([Put(KEYS.group(earlier), encode_group(row)), damaged]))
+    await endpoint.pass_time(800.0, step_s=STEP_S)
+    assert await endpoint.committed() == NO_SUCH_GROUP
 
 
 async def test_group_whose_daemon_ended_with_members_expires_too(store: FaultyKeyValueStore) -> None:

@@ -41,3 +41,9 @@ def test_coordinator_is_named_at_the_address_of_the_listener() -> None:
     served.set_nodes(FIRST_NODE)
     assert (was_alone, placement.is_alone) == (False, True)
     assert placement.coordinator(there, "tls") == FIRST_NODE
+
+
+def test_endpoint_that_does_not_listen_yet_coordinates_no_group() -> None:
+    served = FakeServedPartitions()
+    served.set_nodes()
+    assert not Placement(served, listener="plain").is_here("readers")

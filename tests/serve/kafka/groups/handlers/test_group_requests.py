@@ -300,3 +300,11 @@ async def test_group_goes_on_while_others_have_all_the_memory_that_joins_may_hav
             await alice.sync({alice.member_id: bytes(2 << 20)})
         for each in waiting:
             each.cancel()
+
+
+async def test_commits_of_deleted_groups_do_not_count_against_the_bound_of_all(store: FaultyKeyValueStore) -> None:
+    limits = CoordinationLimits(max_stored_offset_bytes=40_000)
+    async with AskedGroups(store, limits=limits).running() as endpoint:
+        for number in range(4):  # each commit takes 17 kB
+            assert await FakeConsumer(endpoint, group=str(number)).commit(1, metadata="x" * 4096) is OK
+            assert await deleted(endpoint, str(number)) == [OK]

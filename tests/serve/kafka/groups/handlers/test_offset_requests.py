@@ -107,9 +107,14 @@ async def test_positions_of_a_deleted_topic_are_not_those_of_a_new_one_of_its_na
     endpoint.served.remove_topic("orders")
     assert (await endpoint.committed(0))[0] == 10, "a daemon that does not know the topic yet must not say: none"
     assert await fetch_all(endpoint) == {"orders": {0: (10, "")}}
-    endpoint.served.add_topic("orders", topic_id=UUID(int=7))
+    endpoint.served.add_topic("orders", topic_id=UUID(int=0xD0 << 120))  # its text comes before that of the former one
     assert (await endpoint.committed(0))[0] == -1
     assert await fetch_all(endpoint) == {}
+    await endpoint.pass_time(1)
+    assert await FakeConsumer(endpoint).commit(20) is OK
+    endpoint.served.remove_topic("orders")
+    assert (await endpoint.committed(0))[0] == 20
+    assert await fetch_all(endpoint) == {"orders": {0: (20, "")}}
 
 
 async def test_impossible_positions_are_refused(endpoint: AskedGroups) -> None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 import structlog
 from kio.schema.errors import ErrorCode
 
-from tierd.errors import MetadataError
+from tierd.errors import MetadataDecodeError, MetadataError
 from tierd.serve.kafka.groups.coordination.endpoint_groups import EndpointGroups, GroupRefusedError
 from tierd.serve.kafka.groups.coordination.group_statistics import GroupsStatistics, GroupStatistics
 from tierd.serve.kafka.groups.coordination.hosted_group import HostedGroup
@@ -86,7 +86,11 @@ class GroupUpkeep:
             if not groups.placement.is_here(row.group):
                 continue
             if row.group not in groups.hosted:
-                found = _IdleGroup(row, await groups.store.offsets(row.group))
+                try:
+                    found = _IdleGroup(row, await groups.store.offsets(row.group))
+                except MetadataDecodeError as error:  # the round goes on: of the others, commits expire
+                    _log.warning("group_row_damaged", key=row.group, error=str(error))
+                    continue
                 if not self._seems_expired(found):
                     size_bytes += sum(each.size_bytes for each in found.offsets.values())
                     if size_bytes <= groups.limits.max_offset_bytes:

@@ -7,7 +7,7 @@ ones. Both may then take themselves for the coordinator; the claim in the metada
 import hashlib
 from collections.abc import Iterable
 
-from tierd.serve.kafka.served.served_cluster import EndpointNode, ServedPartitions
+from tierd.serve.kafka.served.served_cluster import EndpointNode, ServedCluster, ServedPartitions
 
 
 def coordinator_of(group: str, node_ids: Iterable[int]) -> int:
@@ -42,12 +42,15 @@ class Placement:
         return len(self._served.cluster(self._listener).nodes) <= 1
 
     def is_here(self, group: str) -> bool:
-        """Return True if this endpoint coordinates the group."""
+        """Return True if this endpoint coordinates the group; False for every group before it listens."""
         cluster = self._served.cluster(self._listener)
-        return coordinator_of(group, (node.node_id for node in cluster.nodes)) == cluster.node_id
+        return bool(cluster.nodes) and _coordinator_in(cluster, group) == cluster.node_id
 
     def coordinator(self, group: str, listener: str) -> EndpointNode | None:
         """Return the endpoint that coordinates a group, at its address for ``listener``; None if it has none there."""
-        nodes = self._served.cluster(self._listener).nodes
-        node_id = coordinator_of(group, (node.node_id for node in nodes))
+        node_id = _coordinator_in(self._served.cluster(self._listener), group)
         return next((node for node in self._served.cluster(listener).nodes if node.node_id == node_id), None)
+
+
+def _coordinator_in(cluster: ServedCluster, group: str) -> int:
+    return coordinator_of(group, (node.node_id for node in cluster.nodes))

@@ -84,10 +84,13 @@ class OffsetReader:
         cluster = self._door.cluster(context)
         by_topic: dict[UUID, list[FetchedPartition]] = {}
         names: dict[UUID, str] = {}
-        for key, committed in (await self._stored(group)).items():
+        stored = await self._stored(group)
+        unserved = _topic_ids(stored, cluster)
+        for key, committed in stored.items():
             served = cluster.topics.get(committed.topic)
-            is_former = served is not None and served.topic_id != key.topic_id
-            if not is_former and self._door.authorizer.may_describe_topic(context.principal, committed.topic):
+            present_id = unserved[committed.topic] if served is None else served.topic_id
+            may_see = self._door.authorizer.may_describe_topic(context.principal, committed.topic)
+            if may_see and key.topic_id == present_id:
                 names[key.topic_id] = committed.topic
                 by_topic.setdefault(key.topic_id, []).append(FetchedPartition(key.partition, committed))
         return tuple(

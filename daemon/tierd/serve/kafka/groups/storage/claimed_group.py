@@ -122,6 +122,7 @@ class ClaimedGroup:
             DeletePrefix(keys.group_offsets_prefix(self.group)),
         )
         await self._apply(writes)
+        self._replace({}, tuple(self._offsets))
 
     async def claim_again(self) -> None:
         """Change the row, so that no write whose outcome is unknown can land later, then read what has landed.
