@@ -3,6 +3,7 @@
 import asyncio
 import os
 import shutil
+import time
 from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 from pathlib import Path
@@ -532,12 +533,51 @@ async def test_records_without_timestamps_are_as_old_as_their_file(tmp_path: Pat
     assert row.max_timestamp_ms == path.stat().st_mtime_ns // 1_000_000
 
 
+class TestTopicMadeAnew:
+    async def test_log_of_a_new_topic_in_a_directory_of_the_same_inode_leaves_the_tier_of_the_former_alone(
+        self, setup: Setup
+    ) -> None:
+        """A daemon that was stopped for a while has not seen the directory go, and file systems use inodes again."""
+        setup.writer.append([b"until the roll"])
+        await setup.run()
+        before = setup.session.rows(setup.partition)
+        (replica,) = setup.session.tiering.replicas.all()
+        task, inode = replica.tasks.copy, setup.path.stat().st_ino
+        assert task is not None
+        other = LogDirWriter(setup.tmp_path / "other").add_partition("orders")
+        other.append([b"another"] * 5)
+        other.fill(rolled_segments=3, shape=SHAPE)
+        for file in setup.path.iterdir():
+            file.unlink()
+        for file in other.path.iterdir():
+            file.rename(setup.path / file.name)
+        assert setup.path.stat().st_ino == inode
+        setup.set_high_watermark(other.end_offset)
+        with pytest.raises(SegmentChangedError, match="another directory has taken its name"):
+            await task.run_once()
+        assert setup.session.rows(setup.partition) == before
+        assert (await setup.run()).status.topic_id != str(setup.partition.topic_id)
+        assert setup.session.finished(partition_of(setup.path)) == [(0, 12), (13, 20), (21, 28)]
+
+
 class TestLogStart:
     @pytest.mark.spec("remote-tiering 125")
     async def test_log_start_of_the_first_leadership_is_the_local_one(self, setup: Setup) -> None:
         delete_segment(setup.path, 0)
         assert (await setup.run()).status.log_start_offset == 8
         assert setup.session.recorder.gaps == []
+
+    async def test_log_start_of_a_former_topic_of_the_name_hides_no_record_of_the_new_one(self, setup: Setup) -> None:
+        """A broker that was down while the topic was made anew still has the former log start for half a minute."""
+        setup.set_log_start(10)
+        made_ns = (setup.path / "partition.metadata").stat().st_mtime_ns
+        os.utime(setup.log_dir.path / "log-start-offset-checkpoint", ns=(made_ns - 1, made_ns - 1))
+        assert (await setup.run()).status.log_start_offset == 0
+        assert setup.finished == [(0, 7), (8, 15)]
+        setup.log_dir.write_checkpoints()
+        assert (await setup.run()).status.log_start_offset == 0
+        setup.set_log_start(10)
+        assert (await setup.run()).status.log_start_offset == 10, "a request to delete records of the new one"
 
     @pytest.mark.spec("remote-tiering 149")
     async def test_deletion_request_raises_the_log_start_and_retention_of_the_broker_does_not(
@@ -565,7 +605,8 @@ class TestLogStart:
         assert (await setup.run()).error is None
         before = setup.session.metadata.view(setup.partition).log_start_offset
         setup.set_log_start(11)  # known to the broker before, and checkpointed only now
-        os.utime(setup.log_dir.path / "log-start-offset-checkpoint", ns=(1, 1))
+        later_ns = time.time_ns() + 10**9
+        os.utime(setup.log_dir.path / "log-start-offset-checkpoint", ns=(later_ns, later_ns))
         assert (await setup.run()).error is None
         assert setup.session.metadata.view(setup.partition).log_start_offset == before
         setup.set_log_start(12)  # a request to this leader
