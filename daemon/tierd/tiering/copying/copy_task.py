@@ -11,6 +11,7 @@ import structlog
 from tierd.control import Leadership
 from tierd.errors import FencedError, MetadataError, RemoteStorageError, TierError
 from tierd.lazy_event import LazyEvent
+from tierd.metadata import PartitionView
 from tierd.model import OffsetRange
 from tierd.tiering.copy_plan import CopiedThrough, CopyDelay, copy_candidates, ripe_segments, without_range
 from tierd.tiering.copying.copy_state import CopyPhase, CopyState
@@ -24,6 +25,7 @@ from tierd.tiering.copying.frontier import (
     find_frontier,
     first_log_start,
     holes,
+    is_cut_below_compaction,
 )
 from tierd.tiering.copying.ordered_copy import OrderedCopy
 from tierd.tiering.copying.segment_copy import CustomMetadataTooLongError
@@ -110,6 +112,7 @@ class CopyTask:
         self._grown = False  # or the log start has moved
         self._holes: tuple[OffsetRange, ...] | None = None  # below the frontier; None until searched for
         self._reported: CopiedThrough | None = None  # the last report to the log
+        self._is_cut_reported = False
         self.wake: Final = LazyEvent()
         self._claimed = False
         self._in_doubt = False  # the last pass ended early: a finish whose answer was lost may be in the tier
@@ -207,6 +210,20 @@ class CopyTask:
         copied = await find_frontier(view, scan, is_compacted=self._is_compacted())
         self._state = replace(self._state, copied_through=copied, log_start_offset=log_start_offset)
         self._holes = None
+        if self._is_compacted() and is_cut_below_compaction(view, copied):
+            self._report_cut(view, copied)
+
+    def _report_cut(self, view: PartitionView, copied: CopiedThrough) -> None:
+        if self._is_cut_reported:
+            return
+        self._is_cut_reported = True
+        log.error(
+            "log_cut_below_compaction",
+            partition=str(self._partition),
+            lost_from_offset=copied.offset + 1,
+            compacted_to=view.compacted_to,
+            remedy="the tier may lack the last records of keys: see docs/pipeline.md, When something goes wrong",
+        )
 
     async def _find_holes(self) -> None:
         """Find the offsets below the frontier that the tier lacks and the log has; once for each new frontier."""
