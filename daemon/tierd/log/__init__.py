@@ -125,6 +125,7 @@ if TYPE_CHECKING:
         IS_CONTROL,
         IS_LOG_APPEND_TIME,
         IS_TRANSACTIONAL,
+        MAGIC_END,
         MAX_SEQUENCE,
         OVERHEAD_BYTES,
         BatchHeader,

@@ -13,6 +13,7 @@ from structlog.testing import capture_logs
 
 from tests.fakes.log_dirs import LogDirWriter, PartitionWriter, SegmentShape
 from tests.golden.unpack import golden_cases
+from tests.log.batches import legacy
 from tests.tiering.setups import BROKER_ID, CLUSTER_ID, HoldModeName, Session, Tier, delete_segment, partition_of
 from tierd.config import CopySettings
 from tierd.control import Leadership, LeadershipSource, StaticLeadership
@@ -99,6 +100,7 @@ class Setup:
         self.tier = Tier(tmp_path, [self.log_dir.path], rows=self.rows)
         self.storage = ScriptedStorage(self.tier)
         self.session = self.new_session()
+        self.end_offset = self.writer.end_offset
 
     def new_session(
         self, settings: CopySettings | None = None, *, leadership: LeadershipSource | None = None
@@ -531,6 +533,59 @@ async def test_records_without_timestamps_are_as_old_as_their_file(tmp_path: Pat
     await setup.session.copy_once()
     (row,) = setup.session.rows(partition_of(setup.writer.path))
     assert row.max_timestamp_ms == path.stat().st_mtime_ns // 1_000_000
+
+
+class TestFormatsWithoutLeaderEpochs:
+    """A broker knows leader epochs from the upgrade to 0.11 on: the first one begins at the end that the log had."""
+
+    def upgraded(self, tmp_path: Path, *, magic: int, old_segments: int, mixed: int) -> Setup:
+        """Write segments of four old records each, ``mixed`` more and new ones in the next segment, and another one."""
+        setup = Setup(tmp_path, rolled=0)
+        writer = LogDirWriter(tmp_path / "kafka-2").add_partition("orders", leader_epoch=3)
+        for _ in range(old_segments):
+            self.append_old(writer, magic, 4)
+            writer.roll()
+        self.append_old(writer, magic, mixed)
+        (writer.path / "leader-epoch-checkpoint").write_text(f"0\n1\n3 {writer.end_offset}\n")
+        for _ in range(2):
+            writer.append([b"new"] * 3)
+            writer.roll()
+        writer.append([b"active"])
+        shutil.rmtree(setup.path)
+        writer.path.rename(setup.path)
+        setup.partition = partition_of(setup.path)
+        setup.set_high_watermark(writer.end_offset)
+        setup.end_offset = writer.end_offset
+        return setup
+
+    def append_old(self, writer: PartitionWriter, magic: int, count: int) -> None:
+        for _ in range(count):
+            with writer.active_segment.open("ab") as file:
+                file.write(legacy(magic, writer.end_offset, b"key", b"old"))
+            writer.end_offset += 1
+
+    @pytest.mark.parametrize("magic", [0, 1])
+    @pytest.mark.parametrize(("old_segments", "mixed"), [(2, 0), (0, 2), (1, 2)])
+    async def test_records_of_old_formats_are_copied_and_read_in_the_tier(
+        self, tmp_path: Path, magic: int, old_segments: int, mixed: int
+    ) -> None:
+        setup = self.upgraded(tmp_path, magic=magic, old_segments=old_segments, mixed=mixed)
+        outcome = await setup.run()
+        assert outcome.error is None
+        old = old_segments * 4 + mixed
+        assert setup.finished[-1] == (old + 3, old + 5)
+        for _ in range(2):
+            setup.session = setup.new_session()
+            assert (await setup.run()).error is None
+            assert len(setup.finished) == old_segments + 2
+        before = await setup.session.read_all(setup.path)
+        assert [record.offset for record in before] == list(range(setup.end_offset))
+        assert await setup.session.findings(setup.path) == []
+        for base, _ in setup.finished:
+            delete_segment(setup.path, base)
+        assert (await setup.run()).error is None
+        assert await setup.session.read_all(setup.path) == before
+        assert await setup.session.findings(setup.path) == []
 
 
 class TestTopicMadeAnew:
