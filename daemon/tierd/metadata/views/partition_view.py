@@ -154,6 +154,15 @@ class PartitionView(PartitionLookups):
         self.require_not_deleted()
         return self._changed((), (), compacted_to=offset)
 
+    def with_abandoned_epochs(self, epochs: Iterable[int]) -> "ViewChange":
+        """Let no lookup find a segment by these epochs, and no lineage have them; repeating it changes nothing.
+
+        Raises:
+            RemoteResourceNotFoundError: the partition was deleted.
+        """
+        self.require_not_deleted()
+        return self._changed((), epoch_changes.abandoned(self, epochs))
+
     def with_partition_delete(self, metadata: RemotePartitionDeleteMetadata) -> "ViewChange":
         """Take a step in the deletion of the whole partition; a repeated step changes nothing.
 

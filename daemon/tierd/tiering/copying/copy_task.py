@@ -12,13 +12,14 @@ from tierd.control import Leadership
 from tierd.errors import FencedError, MetadataError, RemoteStorageError, TierError
 from tierd.lazy_event import LazyEvent
 from tierd.metadata import PartitionView
-from tierd.model import OffsetRange
+from tierd.model import Lineage, OffsetRange
 from tierd.tiering.copy_plan import CopiedThrough, CopyDelay, copy_candidates, ripe_segments, without_range
 from tierd.tiering.copying.copy_state import CopyPhase, CopyState
 from tierd.tiering.copying.copy_tools import CopyTools
 from tierd.tiering.copying.deleted_records import DeletedRecords
 from tierd.tiering.copying.due_segments import DueSegments, ages_of, stable_offset
 from tierd.tiering.copying.frontier import (
+    abandoned_epochs,
     began_anew_at,
     copied_without_hole,
     ends_below,
@@ -113,6 +114,7 @@ class CopyTask:
         self._holes: tuple[OffsetRange, ...] | None = None  # below the frontier; None until searched for
         self._reported: CopiedThrough | None = None  # the last report to the log
         self._is_cut_reported = False
+        self._judged_by: Lineage | None = None  # the local epochs that those of the tier were compared with last
         self.wake: Final = LazyEvent()
         self._claimed = False
         self._in_doubt = False  # the last pass ended early: a finish whose answer was lost may be in the tier
@@ -161,6 +163,7 @@ class CopyTask:
     async def _pass(self) -> float | None:
         await self._load()
         self._in_doubt = True
+        await self._abandon_epochs()
         await self._end_stale()
         await self._find_holes()
         await self._report_copied()
@@ -224,6 +227,17 @@ class CopyTask:
             compacted_to=view.compacted_to,
             remedy="the tier may lack the last records of keys: see docs/pipeline.md, When something goes wrong",
         )
+
+    async def _abandon_epochs(self) -> None:
+        """Hide epochs of the tier that the log has abandoned, while its own epochs still tell."""
+        local = self.local.scan.lineage
+        if local == self._judged_by:
+            return
+        epochs = abandoned_epochs(self._metadata.view(self._partition), local)
+        if epochs:
+            await self._metadata.abandon_epochs(self._partition, epochs)
+            log.warning("epochs_abandoned", partition=str(self._partition), epochs=epochs)
+        self._judged_by = local
 
     async def _find_holes(self) -> None:
         """Find the offsets below the frontier that the tier lacks and the log has; once for each new frontier."""

@@ -9,7 +9,7 @@ import structlog
 from tierd.errors import LogError
 from tierd.log import PartitionScan, find_log_end_offset
 from tierd.metadata import OwnBranch, PartitionView, TierEpochs, effective_lineage
-from tierd.model import OffsetRange, RemoteLogSegmentMetadata, RemoteLogSegmentState
+from tierd.model import Lineage, OffsetRange, RemoteLogSegmentMetadata, RemoteLogSegmentState
 from tierd.tiering.copy_plan import (
     NOTHING_COPIED,
     CopiedThrough,
@@ -53,6 +53,23 @@ def frontier(tier: TierEpochs, scan: PartitionScan, *, log_end_offset: int | Non
         tier.copied_offset_for_epoch,
         log_end_offset=reached if log_end_offset is None else log_end_offset,
     )
+
+
+def abandoned_epochs(view: PartitionView, local: Lineage) -> tuple[int, ...]:
+    """Return the epochs of the tier that are of a branch which the log has abandoned, as its own epochs prove.
+
+    A broker forgets the epochs below its log start, and a host without a replica knows none: the tier alone would then
+    give the offsets of such an epoch to it, although another epoch of the log has them.
+
+    Args:
+        view: the rows of the tier.
+        local: the leader epochs of the log; between its first and its last one it has all.
+    """
+    first, latest = local.earliest, local.latest
+    if first is None or latest is None or latest.epoch - first.epoch < len(local.entries):
+        return ()
+    known = {entry.epoch for entry in local.entries}
+    return tuple(sorted(e for e in view.first_offsets() if first.epoch < e < latest.epoch and e not in known))
 
 
 def is_cut_below_compaction(view: PartitionView, copied: CopiedThrough) -> bool:
