@@ -13,7 +13,6 @@ from tierd.metadata.views.epoch_state import (
     EpochChange,
     EpochRange,
     RemoteLogLeaderEpochState,
-    abandoned,
     delete_finished,
     delete_started,
     finished,
@@ -58,9 +57,6 @@ class Epoch:
 
     def end_delete(self, id_: UUID) -> None:
         self._apply(delete_finished(self.state, id_, span_of(self.segments.pop(id_))))
-
-    def abandon(self) -> None:
-        self._apply(abandoned(self.state, 0))
 
     def find(self, offset: int) -> UUID | None:
         id_ = self.state.floor(offset)
@@ -227,18 +223,6 @@ def test_default_state_has_no_hole_when_a_segment_covers_a_shorter_one() -> None
     long = epoch.finish(segment(40, 100))
     assert (epoch.find(55), epoch.find(65), epoch.find(70)) == (long, long, far)
     assert epoch.state.unreferenced == {short}
-
-
-def test_abandoned_epoch_finds_no_segment_and_lists_all(epoch: Epoch) -> None:
-    ids = [epoch.finish(segment(start, start + 9)) for start in (0, 10)]
-    epoch.abandon()
-    epoch.abandon()
-    assert [epoch.find(offset) for offset in (0, 15)] == [None, None]
-    assert (epoch.listed(), epoch.state.highest) == (ids, 19)
-    epoch.begin_delete(ids[0])
-    epoch.end_delete(ids[0])
-    epoch.refinish(ids[1])
-    assert [epoch.find(offset) for offset in (0, 15)] == [None, ids[1]]
 
 
 @pytest.mark.spec("remote-tiering 36")

@@ -52,6 +52,7 @@ async def test_readers_of_the_tier_see_the_log_without_an_epoch_that_it_has_aban
     assert view == await read_partition(lab.tier.rows, lab.session.metadata.keys, lab.partition)
     branch = OwnBranch(view, effective_lineage(view, Lineage()))
     ranges = [(each.start_offset, each.end_offset) for each in branch.readable_ranges(0, 1000)]
+    assert view.abandoned_epochs == (4,)
     assert {each.metadata.leader_epoch for each in branch.readable_ranges(18, 1000)} == {5}
     assert (ranges[0][0], ranges[-1][1]) == (0, len(lab.values))
 

@@ -1,7 +1,7 @@
 """Changes of a partition's epochs by an event: one change for each epoch that the segments of the event mention."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from uuid import UUID
 
@@ -27,12 +27,6 @@ def stepped(
         _stepped(view, metadata.segment.id, target, span, view.epochs.get(span.epoch, NO_STATE))
         for span in epoch_state.ranges_of(metadata)
     )
-
-
-def abandoned(view: PartitionLookups, epochs: Iterable[int]) -> tuple[EpochChange, ...]:
-    """Return the changes when epochs turn out to be of a branch that the log has abandoned."""
-    known = (epoch for epoch in epochs if epoch in view.epochs)
-    return tuple(epoch_state.abandoned(view.epochs[epoch], epoch) for epoch in known)
 
 
 def replaced(

@@ -166,11 +166,6 @@ def delete_started(state: RemoteLogLeaderEpochState, segment_id: UUID, span: Epo
     return _change(state, span.epoch, start=index, stop=index + referenced, hide=(segment_id,))
 
 
-def abandoned(state: RemoteLogLeaderEpochState, epoch: int) -> EpochChange:
-    """Hide every segment of an epoch from lookups; what a segment has of other epochs is found as before."""
-    return _change(state, epoch, stop=len(state.ids), hide=state.ids)
-
-
 def delete_finished(state: RemoteLogLeaderEpochState, segment_id: UUID, span: EpochRange) -> EpochChange:
     """Forget a segment that is gone; ``highest`` stays (6.6)."""
     return _change(state, span.epoch, show=(segment_id,))

@@ -229,14 +229,15 @@ class CopyTask:
         )
 
     async def _abandon_epochs(self) -> None:
-        """Hide epochs of the tier that the log has abandoned, while its own epochs still tell."""
-        local = self.local.scan.lineage
+        """Note the epochs of the tier that the log has abandoned, while its own epochs still tell."""
+        local, view = self.local.scan.lineage, self._metadata.view(self._partition)
         if local == self._judged_by:
             return
-        epochs = abandoned_epochs(self._metadata.view(self._partition), local)
-        if epochs:
-            await self._metadata.abandon_epochs(self._partition, epochs)
-            log.warning("epochs_abandoned", partition=str(self._partition), epochs=epochs)
+        epochs = abandoned_epochs(view, local)
+        returned = [entry.epoch for entry in local.entries if entry.epoch in view.abandoned_epochs]
+        if epochs or returned:
+            await self._metadata.abandon_epochs(self._partition, epochs, returned=returned)
+            log.warning("epochs_abandoned", partition=str(self._partition), epochs=epochs, returned=returned)
         self._judged_by = local
 
     async def _find_holes(self) -> None:
