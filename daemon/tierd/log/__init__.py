@@ -58,10 +58,12 @@ if TYPE_CHECKING:
         encode_lineage,
         encode_offset_checkpoint,
         encode_topic_id,
+        is_of_former_log,
         parse_lineage,
         parse_offset_checkpoint,
         read_lineage,
         read_lineage_file,
+        read_log_start,
         read_offset_checkpoint,
         write_offset_checkpoint,
     )
@@ -85,7 +87,7 @@ if TYPE_CHECKING:
         write_meta_properties,
     )
     from tierd.log.files.offline import OfflineFlag
-    from tierd.log.files.partition_scan import PartitionScan, SegmentFiles, file_name, scan_partition
+    from tierd.log.files.partition_scan import PartitionScan, SegmentFiles, file_name, scan_again, scan_partition
     from tierd.log.files.source import Source, broker_file, open_source
     from tierd.log.indexes.index_build import IndexBuilder, build_indexes
     from tierd.log.indexes.key_hashes import KEY_ROW_BYTES, KeyHashes, key_secret_id
@@ -123,6 +125,7 @@ if TYPE_CHECKING:
         IS_CONTROL,
         IS_LOG_APPEND_TIME,
         IS_TRANSACTIONAL,
+        MAGIC_END,
         MAX_SEQUENCE,
         OVERHEAD_BYTES,
         BatchHeader,

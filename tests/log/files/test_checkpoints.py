@@ -1,3 +1,4 @@
+import os
 from contextlib import suppress
 from pathlib import Path
 
@@ -7,7 +8,7 @@ from hypothesis import strategies as st
 
 from tests.log.batches import TOPIC_ID, TOPIC_ID_TEXT
 from tierd.errors import LogDirOfflineError, MissingArtefactError
-from tierd.log import encode_lineage, parse_lineage, read_lineage, read_offset_checkpoint
+from tierd.log import encode_lineage, parse_lineage, read_lineage, read_log_start, read_offset_checkpoint
 from tierd.log.files.checkpoints import (
     RECOVERY_POINT_CHECKPOINT,
     encode_offset_checkpoint,
@@ -44,6 +45,25 @@ def test_an_empty_checkpoint_has_no_entries(tmp_path: Path, text: str) -> None:
 
 def test_an_absent_offset_checkpoint_has_no_entries(tmp_path: Path) -> None:
     assert read_offset_checkpoint(tmp_path / "replication-offset-checkpoint") == {}
+
+
+@pytest.mark.parametrize(
+    ("written_s", "made_s", "start"),
+    [(1, 2, None), (2, 2, 8), (3, 2, 8), (3, 1 << 33, 8)],
+    ids=["of-a-former-log", "at-the-same-time", "of-this-log", "log-of-the-future"],
+)
+def test_log_start_counts_unless_it_was_written_before_the_log_was_made(
+    tmp_path: Path, written_s: int, made_s: int, start: int | None
+) -> None:
+    checkpoint, directory = tmp_path / "log-start-offset-checkpoint", tmp_path / "orders-0"
+    directory.mkdir()
+    for file, seconds in ((checkpoint, written_s), (directory / "partition.metadata", made_s)):
+        file.write_text("0\n1\norders 0 8\n")
+        os.utime(file, (seconds, seconds))
+    assert read_log_start(directory) == start
+    (directory / "partition.metadata").unlink()
+    assert read_log_start(directory) == 8
+    assert read_log_start(tmp_path / "orders-1") is None
 
 
 def test_unreadable_checkpoint_of_a_broker_is_an_offline_log_dir(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 import shutil
 from pathlib import Path
+from uuid import UUID
 
 import pytest
 from hypothesis import given
@@ -7,7 +8,7 @@ from hypothesis import strategies as st
 
 from tests.log.batches import make_partition, plain
 from tierd.errors import SegmentChangedError
-from tierd.log import SegmentFiles, file_name, identify_directory, scan_partition
+from tierd.log import SegmentFiles, encode_topic_id, file_name, identify_directory, scan_again, scan_partition
 from tierd.log.files.partition_scan import MAX_OFFSET, LiveSegments, parse_file_name, with_next_base
 from tierd.model import Lineage
 
@@ -99,6 +100,18 @@ def test_directory_created_again_under_the_same_name_is_reported_as_changed(tmp_
     make_partition(tmp_path, {0: b""})
     with pytest.raises(SegmentChangedError, match="another directory"):
         scan_partition(directory)
+
+
+@pytest.mark.parametrize("identity", [encode_topic_id(UUID(int=5)), b"not understood", None])
+def test_directory_that_became_one_of_another_topic_is_not_scanned_again(
+    tmp_path: Path, identity: bytes | None
+) -> None:
+    directory = make_partition(tmp_path, {0: b"", 10: b""})
+    assert scan_again(directory) == scan_partition(directory)
+    file = directory.path / "partition.metadata"
+    file.unlink() if identity is None else file.write_bytes(identity)
+    with pytest.raises(SegmentChangedError, match="another directory"):
+        scan_again(directory)
 
 
 def test_modification_time_of_a_moment_ago_is_not_returned(tmp_path: Path, golden: Path) -> None:

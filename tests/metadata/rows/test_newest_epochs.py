@@ -102,6 +102,27 @@ def answers(tier: TierEpochs, epochs: Iterable[int]) -> dict[int, tuple[int | No
     return {epoch: (tier.first_offsets().get(epoch), tier.copied_offset_for_epoch(epoch)) for epoch in epochs}
 
 
+async def test_epoch_that_the_log_has_abandoned_is_in_no_lineage_until_the_log_has_it_again() -> None:
+    store = MemoryKeyValueStore()
+    leader, follower = manager_of(store, 1), await followed(store)
+    await leader.become_leader(PARTITION, 5)
+    for start, epoch in ((0, 3), (10, 4), (20, 5)):
+        metadata = segment(start, start + 9, epoch)
+        await leader.add(metadata)
+        await leader.update(step(metadata, FINISHED))
+    before = answers(leader.view(PARTITION), (3, 4, 5))
+    await leader.abandon_epochs(PARTITION, [4, 9])
+    for tier in (leader.view(PARTITION), await follower.read_epochs(PARTITION), await follower.read_view(PARTITION)):
+        assert answers(tier, (3, 4, 5)) == before | {4: (None, 19)}
+    revision = leader.view(PARTITION).revision
+    await leader.abandon_epochs(PARTITION, [4])
+    assert leader.view(PARTITION).revision == revision
+    assert leader.view(PARTITION).abandoned_epochs == (4,)
+    await leader.abandon_epochs(PARTITION, [], returned=[3, 4])
+    for tier in (leader.view(PARTITION), await follower.read_epochs(PARTITION), await follower.read_view(PARTITION)):
+        assert answers(tier, (3, 4, 5)) == before
+
+
 # ------------------------------------------------------------ agreement with all rows
 
 

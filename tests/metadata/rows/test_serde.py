@@ -61,6 +61,7 @@ def test_a_segment_is_decoded_to_what_was_encoded(metadata: RemoteLogSegmentMeta
         claim=st.builds(Claim, epochs, epochs, st.uuids()),
         log_start_offset=st.none() | offsets,
         compacted_to=st.none() | offsets,
+        abandoned_epochs=st.lists(epochs, max_size=3).map(tuple),
     )
 )
 def test_a_partition_row_is_decoded_to_what_was_encoded(row: PartitionRow) -> None:
@@ -88,6 +89,14 @@ def test_fields_of_a_later_tierd_are_kept() -> None:
     row = PartitionRow(topic="t", revision=1, claim=Claim(1, 2, UUID(int=3)))
     stored = value_of({**body(serde.encode_row(row)), "later": 1})
     assert body(serde.encode_row(serde.decode_row("k", stored))) == body(stored)
+
+
+@pytest.mark.parametrize("stored", [3, [3, "4"], [True], None])
+def test_row_whose_abandoned_epochs_are_no_epochs_is_refused(stored: object) -> None:
+    fields = body(serde.encode_row(PartitionRow(topic="t", revision=1, claim=Claim(1, 2, UUID(int=3)))))
+    assert "abandoned_epochs" not in fields
+    with pytest.raises(MetadataDecodeError, match="the/key"):
+        serde.decode_row("the/key", value_of({**fields, "abandoned_epochs": stored}))
 
 
 def test_unknown_field_does_not_override_a_known_one() -> None:

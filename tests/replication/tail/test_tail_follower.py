@@ -226,6 +226,23 @@ async def test_watermark_of_a_former_topic_with_the_same_name_is_ignored(log_dir
         assert log.high_watermark == 0
 
 
+async def test_log_start_of_a_former_topic_with_the_same_name_is_ignored(log_dirs: list[Path]) -> None:
+    """A broker that starts writes its watermarks within 5 s, and its log starts only after 30 s."""
+    broker, name = BrokerLog(log_dirs[0]), TopicPartition("orders", 0)
+    broker.append(10)
+    starts = log_dirs[0] / "log-start-offset-checkpoint"
+    write_checkpoint(starts, {name: 4})
+    os.utime(starts, (1, 1))
+    os.utime(broker.path / "partition.metadata", (2, 2))
+    write_checkpoint(log_dirs[0] / "replication-offset-checkpoint", {name: 8})
+    async with following(log_dirs) as follower:
+        log = await follower.follow(PARTITION)
+        assert (log.high_watermark, log.log_start_offset) == (8, 0)
+        write_checkpoint(starts, {name: 2})
+        write_checkpoint(log_dirs[0] / "replication-offset-checkpoint", {name: 9})
+        await eventually(lambda: (log.high_watermark, log.log_start_offset) == (9, 2), what="the offsets of this topic")
+
+
 async def test_told_watermark_lets_the_limited_tail_go_on(log_dirs: list[Path]) -> None:
     broker = BrokerLog(log_dirs[0])
     broker.append(2)

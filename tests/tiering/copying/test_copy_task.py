@@ -3,6 +3,7 @@
 import asyncio
 import os
 import shutil
+import time
 from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 from pathlib import Path
@@ -12,6 +13,7 @@ from structlog.testing import capture_logs
 
 from tests.fakes.log_dirs import LogDirWriter, PartitionWriter, SegmentShape
 from tests.golden.unpack import golden_cases
+from tests.log.batches import legacy
 from tests.tiering.setups import BROKER_ID, CLUSTER_ID, HoldModeName, Session, Tier, delete_segment, partition_of
 from tierd.config import CopySettings
 from tierd.control import Leadership, LeadershipSource, StaticLeadership
@@ -98,6 +100,7 @@ class Setup:
         self.tier = Tier(tmp_path, [self.log_dir.path], rows=self.rows)
         self.storage = ScriptedStorage(self.tier)
         self.session = self.new_session()
+        self.end_offset = self.writer.end_offset
 
     def new_session(
         self, settings: CopySettings | None = None, *, leadership: LeadershipSource | None = None
@@ -532,12 +535,104 @@ async def test_records_without_timestamps_are_as_old_as_their_file(tmp_path: Pat
     assert row.max_timestamp_ms == path.stat().st_mtime_ns // 1_000_000
 
 
+class TestFormatsWithoutLeaderEpochs:
+    """A broker knows leader epochs from the upgrade to 0.11 on: the first one begins at the end that the log had."""
+
+    def upgraded(self, tmp_path: Path, *, magic: int, old_segments: int, mixed: int) -> Setup:
+        """Write segments of four old records each, ``mixed`` more and new ones in the next segment, and another one."""
+        setup = Setup(tmp_path, rolled=0)
+        writer = LogDirWriter(tmp_path / "kafka-2").add_partition("orders", leader_epoch=3)
+        for _ in range(old_segments):
+            self.append_old(writer, magic, 4)
+            writer.roll()
+        self.append_old(writer, magic, mixed)
+        (writer.path / "leader-epoch-checkpoint").write_text(f"0\n1\n3 {writer.end_offset}\n")
+        for _ in range(2):
+            writer.append([b"new"] * 3)
+            writer.roll()
+        writer.append([b"active"])
+        shutil.rmtree(setup.path)
+        writer.path.rename(setup.path)
+        setup.partition = partition_of(setup.path)
+        setup.set_high_watermark(writer.end_offset)
+        setup.end_offset = writer.end_offset
+        return setup
+
+    def append_old(self, writer: PartitionWriter, magic: int, count: int) -> None:
+        for _ in range(count):
+            with writer.active_segment.open("ab") as file:
+                file.write(legacy(magic, writer.end_offset, b"key", b"old"))
+            writer.end_offset += 1
+
+    @pytest.mark.parametrize("magic", [0, 1])
+    @pytest.mark.parametrize(("old_segments", "mixed"), [(2, 0), (0, 2), (1, 2)])
+    async def test_records_of_old_formats_are_copied_and_read_in_the_tier(
+        self, tmp_path: Path, magic: int, old_segments: int, mixed: int
+    ) -> None:
+        setup = self.upgraded(tmp_path, magic=magic, old_segments=old_segments, mixed=mixed)
+        outcome = await setup.run()
+        assert outcome.error is None
+        old = old_segments * 4 + mixed
+        assert setup.finished[-1] == (old + 3, old + 5)
+        for _ in range(2):
+            setup.session = setup.new_session()
+            assert (await setup.run()).error is None
+            assert len(setup.finished) == old_segments + 2
+        before = await setup.session.read_all(setup.path)
+        assert [record.offset for record in before] == list(range(setup.end_offset))
+        assert await setup.session.findings(setup.path) == []
+        for base, _ in setup.finished:
+            delete_segment(setup.path, base)
+        assert (await setup.run()).error is None
+        assert await setup.session.read_all(setup.path) == before
+        assert await setup.session.findings(setup.path) == []
+
+
+class TestTopicMadeAnew:
+    async def test_log_of_a_new_topic_in_a_directory_of_the_same_inode_leaves_the_tier_of_the_former_alone(
+        self, setup: Setup
+    ) -> None:
+        """A daemon that was stopped for a while has not seen the directory go, and file systems use inodes again."""
+        setup.writer.append([b"until the roll"])
+        await setup.run()
+        before = setup.session.rows(setup.partition)
+        (replica,) = setup.session.tiering.replicas.all()
+        task, inode = replica.tasks.copy, setup.path.stat().st_ino
+        assert task is not None
+        other = LogDirWriter(setup.tmp_path / "other").add_partition("orders")
+        other.append([b"another"] * 5)
+        other.fill(rolled_segments=3, shape=SHAPE)
+        for file in setup.path.iterdir():
+            file.unlink()
+        for file in other.path.iterdir():
+            file.rename(setup.path / file.name)
+        assert setup.path.stat().st_ino == inode
+        setup.set_high_watermark(other.end_offset)
+        with pytest.raises(SegmentChangedError, match="another directory has taken its name"):
+            await task.run_once()
+        assert setup.session.rows(setup.partition) == before
+        assert (await setup.run()).status.topic_id != str(setup.partition.topic_id)
+        assert setup.session.finished(partition_of(setup.path)) == [(0, 12), (13, 20), (21, 28)]
+
+
 class TestLogStart:
     @pytest.mark.spec("remote-tiering 125")
     async def test_log_start_of_the_first_leadership_is_the_local_one(self, setup: Setup) -> None:
         delete_segment(setup.path, 0)
         assert (await setup.run()).status.log_start_offset == 8
         assert setup.session.recorder.gaps == []
+
+    async def test_log_start_of_a_former_topic_of_the_name_hides_no_record_of_the_new_one(self, setup: Setup) -> None:
+        """A broker that was down while the topic was made anew still has the former log start for half a minute."""
+        setup.set_log_start(10)
+        made_ns = (setup.path / "partition.metadata").stat().st_mtime_ns
+        os.utime(setup.log_dir.path / "log-start-offset-checkpoint", ns=(made_ns - 1, made_ns - 1))
+        assert (await setup.run()).status.log_start_offset == 0
+        assert setup.finished == [(0, 7), (8, 15)]
+        setup.log_dir.write_checkpoints()
+        assert (await setup.run()).status.log_start_offset == 0
+        setup.set_log_start(10)
+        assert (await setup.run()).status.log_start_offset == 10, "a request to delete records of the new one"
 
     @pytest.mark.spec("remote-tiering 149")
     async def test_deletion_request_raises_the_log_start_and_retention_of_the_broker_does_not(
@@ -565,7 +660,8 @@ class TestLogStart:
         assert (await setup.run()).error is None
         before = setup.session.metadata.view(setup.partition).log_start_offset
         setup.set_log_start(11)  # known to the broker before, and checkpointed only now
-        os.utime(setup.log_dir.path / "log-start-offset-checkpoint", ns=(1, 1))
+        later_ns = time.time_ns() + 10**9
+        os.utime(setup.log_dir.path / "log-start-offset-checkpoint", ns=(later_ns, later_ns))
         assert (await setup.run()).error is None
         assert setup.session.metadata.view(setup.partition).log_start_offset == before
         setup.set_log_start(12)  # a request to this leader

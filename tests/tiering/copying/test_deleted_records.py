@@ -176,3 +176,15 @@ def test_log_start_that_rises_in_epoch_zero_is_obeyed_without_waiting() -> None:
     requests.observe(BrokerOffsets(20, 8, "written"))
     assert requests.has_risen(8)
     assert requests.recheck_s() is None
+
+
+def test_checkpoint_that_is_older_than_the_partition_proves_no_request() -> None:
+    """Its log directory may have been copied here: the log start that the next checkpoint has was taken over before."""
+    requests = DeletionRequests(EPOCH)
+    requests.observe(BrokerOffsets(20, None, "of before", is_log_start_known=False))
+    requests.observe(BrokerOffsets(20, TAKEN_OVER, "written anew"))
+    assert not requests.has_risen(TAKEN_OVER)
+    assert requests.recheck_s() is not None
+    requests.observe(BrokerOffsets(20, TAKEN_OVER + 1, "written again"))
+    requests.observe(BrokerOffsets(20, TAKEN_OVER + 2, "and again"))
+    assert requests.has_risen(TAKEN_OVER + 2)

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from structlog.testing import capture_logs
 
 from tests.fakes.log_dirs import PartitionWriter
 from tests.tiering.copying.cut_back_lab import BATCH_RECORDS, SEGMENT_RECORDS, CutBackLab
@@ -19,6 +20,8 @@ from tierd.tiering import TopicPolicy
 from tierd.tiering.copying.stale_segments import DIVERGED_GRACE_S
 from tierd.tiering.removing.expiring.partition_expiration import LocalFacts
 from tierd.tiering.removing.undelete_plan import plan_undelete, refuse
+
+COMPACTED = TopicPolicy(cleanup_policy=frozenset({"compact"}))
 
 
 @pytest.fixture
@@ -370,3 +373,36 @@ async def test_segment_of_another_size_is_compared_regardless_of_its_timestamps(
 
     assert lab.ended == [(12, 17)]
     assert await lab.read_tier_only(1000) == lab.values
+
+
+@pytest.mark.parametrize("elects", [True, False], ids=["in-another-epoch", "within-the-epoch"])
+@pytest.mark.parametrize("regrown", [0, 4])
+async def test_log_that_was_cut_below_what_was_compacted_is_reported_until_the_tier_is_beyond(
+    lab: CutBackLab, elects: bool, regrown: int
+) -> None:
+    lab.segments(4)
+    await lab.run()
+    await lab.session.metadata.advance_compacted_to(lab.partition, 24)
+    lab.lose_from(14)
+    if elects:
+        lab.writer.begin_epoch(1)
+    lab.segments(regrown)
+    lab.start(COMPACTED)
+    with capture_logs() as lines:
+        assert (await lab.run()).error is None
+        assert (await lab.run()).error is None
+    told = [line for line in lines if line["event"] == "log_cut_below_compaction"]
+    lost_from = 14 if elects or not regrown else 12
+    assert [(line["lost_from_offset"], line["compacted_to"]) for line in told] == [(lost_from, 24)]
+
+
+async def test_log_that_has_all_that_was_compacted_is_not_reported_as_cut(lab: CutBackLab) -> None:
+    lab.segments(4)
+    lab.produce(1)
+    await lab.run()
+    await lab.session.metadata.advance_compacted_to(lab.partition, 24)
+    await lab.take_away(18)  # it is copied again
+    lab.start(COMPACTED)
+    with capture_logs() as lines:
+        await lab.run()
+    assert "log_cut_below_compaction" not in {line["event"] for line in lines}

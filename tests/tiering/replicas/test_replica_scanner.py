@@ -9,8 +9,9 @@ import pytest
 
 from tests.fakes.eventually import eventually
 from tests.fakes.log_dirs import write_log_dir
+from tests.log.batches import TOPIC_ID
 from tierd.control import StaticLeadership
-from tierd.log import PartitionDirectory
+from tierd.log import PartitionDirectory, encode_topic_id
 from tierd.tiering import SegmentHold
 from tierd.tiering.replicas import replica_scanner
 from tierd.tiering.replicas.replica import Replica, ReplicaTable
@@ -116,6 +117,23 @@ async def test_holds_go_with_the_last_replica_of_a_log_dir_that_is_in_use(tmp_pa
     await scanner.reconcile()
     assert not table.all()
     assert hold.statistics().segments == 0
+
+
+async def test_directory_of_a_new_topic_with_the_inode_of_the_former_is_not_scanned_as_the_former(
+    tmp_path: Path,
+) -> None:
+    log_dir = write_log_dir(tmp_path / "kafka", partitions=1, rolled_segments=2)
+    scanner, table, _ = scanner_of(tmp_path, log_dir.path)
+    await scanner.reconcile()
+    (former,) = table.all()
+    (former.local.path / "partition.metadata").write_bytes(encode_topic_id(TOPIC_ID))
+    (former.local.path / f"{10**6:020d}.log").touch()
+    before = former.local.scan
+    assert await scanner.scan(former.local.path)
+    assert former.local.scan == before
+    assert "another directory" in former.problem
+    await scanner.reconcile()
+    assert [replica.local.partition.topic_id for replica in table.all()] == [TOPIC_ID]
 
 
 async def test_new_log_dir_may_be_empty(tmp_path: Path) -> None:

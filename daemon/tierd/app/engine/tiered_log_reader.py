@@ -10,9 +10,9 @@ from tierd.app.engine.host_metadata import HostMetadata
 from tierd.app.engine.row_reader import Located, RowReader
 from tierd.config import TieredLogSettings
 from tierd.log import (
-    LOG_START_OFFSET_CHECKPOINT,
     REPLICATION_OFFSET_CHECKPOINT,
     find_cut_end,
+    read_log_start,
     read_offset_checkpoint,
     scan_partition,
 )
@@ -63,13 +63,13 @@ class TieredLogReader:
         if directory is None:
             return TieredLog(located.partition, await self._rows.view(located.partition), None, None, held=held)
         name, log_dir = directory.topic_partition, directory.path.parent
-        starts = await asyncio.to_thread(read_offset_checkpoint, log_dir / LOG_START_OFFSET_CHECKPOINT)
+        start = await asyncio.to_thread(read_log_start, directory.path)
         watermarks = await asyncio.to_thread(read_offset_checkpoint, log_dir / REPLICATION_OFFSET_CHECKPOINT)
         scan = await asyncio.to_thread(scan_partition, directory)
         high_watermark = watermarks.get(name)
         cut_at = await asyncio.to_thread(find_cut_end, scan, high_watermark=high_watermark or 0)
         view = await self._rows.view(located.partition)
-        return TieredLog(located.partition, view, scan, high_watermark, starts.get(name), held, cut_at=cut_at)
+        return TieredLog(located.partition, view, scan, high_watermark, start, held, cut_at=cut_at)
 
     def remote_key(self, metadata: RemoteLogSegmentMetadata | None) -> str | None:
         """Return the key of the segment's log object; None without a segment."""

@@ -13,7 +13,9 @@
 Every line ends with a line feed. Start offsets of epochs are inclusive and ascend with the epochs.
 """
 
+import os
 import re
+import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NoReturn
@@ -64,6 +66,40 @@ def parse_offset_checkpoint(data: bytes, *, name: str) -> dict[TopicPartition, i
         partition = _integer(fields[1], 32, name, line)
         offsets[TopicPartition(fields[0], partition)] = _integer(fields[2], 64, name, line)
     return offsets
+
+
+def read_log_start(directory: Path) -> int | None:
+    """Read the entry of a partition directory in the ``log-start-offset-checkpoint`` of its log dir. Blocking.
+
+    None without an entry, and while the entry may be of a former log (``is_of_former_log``).
+
+    Raises:
+        CheckpointError, LogDirOfflineError: as ``read_offset_checkpoint``.
+    """
+    checkpoint = directory.parent / LOG_START_OFFSET_CHECKPOINT
+    written_ns = _written_ns(str(checkpoint))  # before the content: of a file that is replaced meanwhile, the older
+    start = read_offset_checkpoint(checkpoint).get(TopicPartition.parse(directory.name))
+    return None if start is None or is_of_former_log(written_ns, str(directory)) else start
+
+
+def is_of_former_log(written_ns: int, directory: str) -> bool:
+    """Return whether a checkpoint that was written at ``written_ns`` may be about another log of the same name.
+
+    Checkpoints name partitions without topic ids. A broker that starts writes its log starts anew after 30 s: until
+    then they are those of its last run, since when the topic may have been deleted and created again. A broker makes
+    ``partition.metadata`` with a new log and does not write the file again. A file of the future, which a wrong clock
+    has left, tells nothing. Blocking: one look at that file.
+    """
+    made_ns = _written_ns(f"{directory}/{PARTITION_METADATA}")
+    return written_ns < made_ns <= time.time_ns()
+
+
+def _written_ns(path: str) -> int:
+    """Return the modification time of a file; -1 for a file that is not there or cannot be examined."""
+    try:
+        return os.stat(path).st_mtime_ns  # noqa: PTH116 - asked for many partitions
+    except OSError:
+        return -1
 
 
 def read_lineage(path: Path) -> Lineage:

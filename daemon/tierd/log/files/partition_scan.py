@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final, overload
 
 from tierd.errors import MissingArtefactError, SegmentChangedError
-from tierd.log.files.checkpoints import read_lineage
+from tierd.log.files.checkpoints import read_lineage, read_topic_id
 from tierd.log.files.directory import PartitionDirectory
 from tierd.log.files.source import broker_file
 from tierd.log.log_errors import CheckpointError
@@ -204,7 +204,7 @@ def scan_partition(directory: PartitionDirectory) -> PartitionScan:
     with broker_file(path):
         status = path.stat()
         if status.st_ino != directory.inode:
-            raise SegmentChangedError(f"{path}: another directory has taken its name", remedy="list the log dir again")
+            raise _replaced(path)
         # The kernel stamps files by a clock that ticks every few milliseconds: two changes may share a stamp.
         is_fresh = time.time_ns() - status.st_mtime_ns < _STAMP_NS
         names = _list_names(path)
@@ -232,6 +232,30 @@ def scan_partition(directory: PartitionDirectory) -> PartitionScan:
         snapshots=tuple(sorted(offsets[".snapshot"])),
         transaction_indexes=frozenset(with_aborted) if with_aborted else _NONE,
     )
+
+
+def scan_again(directory: PartitionDirectory) -> PartitionScan:
+    """Scan a directory that was identified a while ago, as ``scan_partition`` does. Blocking.
+
+    File systems use inodes again: a topic that was deleted and created again may have a directory with the name and the
+    inode of the former one.
+
+    Raises:
+        SegmentChangedError: as ``scan_partition``; or the directory is of another topic by now.
+        LogDirOfflineError: as ``scan_partition``.
+    """
+    scan = scan_partition(directory)
+    try:
+        topic_id = read_topic_id(directory.path)
+    except (MissingArtefactError, CheckpointError):
+        topic_id = None
+    if topic_id != directory.topic_id:
+        raise _replaced(directory.path)
+    return scan
+
+
+def _replaced(path: Path) -> SegmentChangedError:
+    return SegmentChangedError(f"{path}: another directory has taken its name", remedy="list the log dir again")
 
 
 def has_newer_segment(scan: PartitionScan) -> bool:

@@ -1,6 +1,6 @@
 """RemoteLogMetadataManager: the leader's metadata, first durable, then visible (remote-tiering 5 to 7)."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from typing import Final
 
@@ -188,6 +188,26 @@ class RemoteLogMetadataManager(LedPartitions):
             OutcomeUnknownError: it may or may not have been written; the same request may be repeated.
         """
         await self._write(self._leading(partition), lambda view: view.with_compacted_to(offset))
+
+    async def abandon_epochs(
+        self, partition: TopicIdPartition, epochs: Collection[int], *, returned: Collection[int] = ()
+    ) -> None:
+        """Note that leader epochs of the tier are of a branch that the log has abandoned.
+
+        A lineage that is made of the tier has no such epoch any more: its offsets may be those of another epoch. The
+        segments stay.
+
+        Args:
+            partition: the partition.
+            epochs: the epochs.
+            returned: epochs that were noted so before, and that the log has again.
+
+        Raises:
+            FencedError: the partition is not ours; nothing was written.
+            BackendUnavailableError: nothing was written.
+            OutcomeUnknownError: it may or may not have been written; the same request may be repeated.
+        """
+        await self._write(self._leading(partition), lambda view: view.with_abandoned_epochs(epochs, returned=returned))
 
     async def put_partition_delete(self, metadata: RemotePartitionDeleteMetadata) -> None:
         """Take a step in the deletion of a partition that this broker leads; returns when that is durable and visible.

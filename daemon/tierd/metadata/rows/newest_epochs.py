@@ -36,7 +36,7 @@ class CopiedEpoch(NamedTuple):
 
     Attributes:
         epoch: its number.
-        first_offset: from here on a lookup may find a segment.
+        first_offset: from here on a lookup may find a segment; None also where the log has abandoned the epoch.
         last_offset: of the epoch in the last segment that a lookup can find.
         highest: largest offset ever finished in the epoch, whatever was deleted since.
     """

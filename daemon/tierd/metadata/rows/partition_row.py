@@ -52,6 +52,8 @@ class PartitionRow:
             partition, or where the row does not show earlier claims: after a rebuild, or from an earlier tierd.
         newest_epochs: how far the newest leader epochs are in the tier; they count only at their own revision. None in
             a row that a rebuild or an earlier tierd wrote.
+        abandoned_epochs: leader epochs of the tier that are of a branch which the log has abandoned, ascending, as the
+            log of a later leader proved. A lineage that is made of the tier has none of them.
         unknown: fields of a later tierd, kept when the row is rewritten.
     """
 
@@ -64,6 +66,7 @@ class PartitionRow:
     recorded_log_start: int | None = None
     only_broker_id: int | None = None
     newest_epochs: NewestEpochs | None = None
+    abandoned_epochs: tuple[int, ...] = ()
     unknown: Mapping[str, object] = field(default_factory=dict)
 
     @property

@@ -8,9 +8,9 @@ r"""Metadata values to versioned bytes and back: one format byte, then one compa
 ``custom`` and ``txn_empty`` may be absent (none; false: unknown or present), so may ``soft_delete`` (``[reason, wall
 clock after which the objects go]`` of a segment that is being deleted and was readable), and so may a partition row's
 ``log_start_offset`` (never set), ``deletion`` (not being deleted), ``compacted_to`` (never compacted),
-``recorded_log_start`` (the bucket has no record of the log start; -1: unknown) and ``only_broker`` (several brokers
-have claimed the partition, or nothing tells). Fields of a later tierd are kept when a value is rewritten. A value that
-cannot be decoded names its key and is never skipped.
+``recorded_log_start`` (the bucket has no record of the log start; -1: unknown), ``only_broker`` (several brokers have
+claimed the partition, or nothing tells) and ``abandoned_epochs`` (none is known). Fields of a later tierd are kept when
+a value is rewritten. A value that cannot be decoded names its key and is never skipped.
 """
 
 import base64
@@ -54,6 +54,7 @@ _ROW_FIELDS: Final = frozenset(
     {
         *("topic", "revision", "leader_epoch", "broker", "session", "log_start", "log_start_offset", "deletion"),
         *("compacted_to", "recorded_log_start", "only_broker", "newest_epochs"),
+        "abandoned_epochs",
     }
 )
 _REFERENCE: Final = re.compile(rb'\x01\{"id":"([A-Za-z0-9_-]{22})"\}').fullmatch
@@ -122,6 +123,8 @@ def encode_row(row: PartitionRow) -> bytes:
         body["only_broker"] = row.only_broker_id
     if row.newest_epochs is not None:
         body["newest_epochs"] = _epochs_body(row.newest_epochs)
+    if row.abandoned_epochs:
+        body["abandoned_epochs"] = row.abandoned_epochs
     return encode_value(body)
 
 
@@ -281,8 +284,15 @@ def _row_of(body: dict[str, object]) -> PartitionRow:
         recorded_log_start=int_field(body, "recorded_log_start") if "recorded_log_start" in body else None,
         only_broker_id=int_field(body, "only_broker") if "only_broker" in body else None,
         newest_epochs=_newest_epochs_of(body["newest_epochs"]) if "newest_epochs" in body else None,
+        abandoned_epochs=_abandoned_epochs_of(body.get("abandoned_epochs", [])),
         unknown=unknown_fields(body, _ROW_FIELDS),
     )
+
+
+def _abandoned_epochs_of(epochs: object) -> tuple[int, ...]:
+    if not isinstance(epochs, list) or any(type(epoch) is not int for epoch in epochs):
+        return refuse(f"abandoned_epochs: {epochs!r} is no list of epochs")
+    return tuple(epochs)
 
 
 def _epochs_body(newest: NewestEpochs) -> dict[str, object]:

@@ -117,8 +117,14 @@ class PartitionLookups:
         )
 
     def first_offsets(self) -> Mapping[int, int]:
-        """Return the first offset of each epoch that a lookup can find a segment of, in no order."""
-        return {epoch: state.first_offsets[0] for epoch, state in self.epochs.items() if state.first_offsets}
+        """Return the first offset of each epoch of the log that a lookup can find a segment of, in no order."""
+        found = ((epoch, state.first_offsets) for epoch, state in self.epochs.items())
+        return {epoch: offsets[0] for epoch, offsets in found if offsets and epoch not in self.abandoned_epochs}
+
+    @property
+    def abandoned_epochs(self) -> tuple[int, ...]:
+        """Return the epochs that are known to be of a branch which the log has abandoned, ascending."""
+        return self.row.abandoned_epochs if self.row else ()
 
     def newest_epochs(self, revision: int) -> NewestEpochs:
         """Return how far the newest epochs are in the tier, for a row of ``revision``.
@@ -156,7 +162,8 @@ class PartitionLookups:
     def _copied_epoch(self, epoch: int, state: RemoteLogLeaderEpochState) -> CopiedEpoch:
         if not state.ids:
             return CopiedEpoch(epoch, None, None, state.highest)
-        return CopiedEpoch(epoch, state.first_offsets[0], self.range_in(epoch, state.ids[-1]).last, state.highest)
+        first = None if epoch in self.abandoned_epochs else state.first_offsets[0]
+        return CopiedEpoch(epoch, first, self.range_in(epoch, state.ids[-1]).last, state.highest)
 
     def range_in(self, epoch: int, segment_id: UUID) -> EpochRange:
         """Return the offsets of ``epoch`` in a segment that is not gone and mentions the epoch."""

@@ -154,6 +154,19 @@ class PartitionView(PartitionLookups):
         self.require_not_deleted()
         return self._changed((), (), compacted_to=offset)
 
+    def with_abandoned_epochs(self, epochs: Iterable[int], *, returned: Iterable[int] = ()) -> "ViewChange":
+        """Let no lineage of the tier have these epochs, and have ``returned`` again; repeating it changes nothing.
+
+        Raises:
+            RemoteResourceNotFoundError: the partition was deleted.
+        """
+        self.require_not_deleted()
+        known = {epoch for epoch in (*self.abandoned_epochs, *epochs) if epoch in self.epochs}
+        abandoned = tuple(sorted(known.difference(returned)))
+        if self.row is None or abandoned == self.abandoned_epochs:
+            return ViewChange(self)
+        return ViewChange(replace(self, row=replace(self.row, abandoned_epochs=abandoned)), row_changed=True)
+
     def with_partition_delete(self, metadata: RemotePartitionDeleteMetadata) -> "ViewChange":
         """Take a step in the deletion of the whole partition; a repeated step changes nothing.
 

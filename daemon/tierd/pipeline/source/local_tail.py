@@ -9,7 +9,6 @@ from typing import Final
 
 from tierd.errors import LogDirOfflineError, SegmentChangedError
 from tierd.log import (
-    LOG_START_OFFSET_CHECKPOINT,
     REPLICATION_OFFSET_CHECKPOINT,
     AbortedTransaction,
     DirectoryKind,
@@ -26,6 +25,7 @@ from tierd.log import (
     last_stable_offset,
     list_log_dir,
     read_lineage,
+    read_log_start,
     read_offset_checkpoint,
     scan_partition,
 )
@@ -163,7 +163,7 @@ class LocalTails:
             LogError: the log cannot be read.
         """
         name, log_dir = directory.topic_partition, directory.path.parent
-        starts = read_offset_checkpoint(log_dir / LOG_START_OFFSET_CHECKPOINT)
+        start = read_log_start(directory.path)
         high_watermark = read_offset_checkpoint(log_dir / REPLICATION_OFFSET_CHECKPOINT).get(name)
         if high_watermark is None:
             return None
@@ -175,7 +175,7 @@ class LocalTails:
             stable = last_stable_offset(scan, high_watermark=end_offset, log_start_offset=0)
             _require_same_log(scan, end_offset)
         lost_to = None if cut_at is None else high_watermark
-        return LocalTail(scan, end_offset, stable, starts.get(name), lost_to)
+        return LocalTail(scan, end_offset, stable, start, lost_to)
 
 
 def _require_whole(scan: PartitionScan, high_watermark: int) -> None:

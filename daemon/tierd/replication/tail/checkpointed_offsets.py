@@ -8,6 +8,7 @@ from tierd.errors import SegmentChangedError
 from tierd.log import (
     LOG_START_OFFSET_CHECKPOINT,
     REPLICATION_OFFSET_CHECKPOINT,
+    is_of_former_log,
     open_source,
     parse_offset_checkpoint,
 )
@@ -55,6 +56,7 @@ class OffsetCheckpoints:
     """The checkpoints of one log dir. Blocking, for any thread."""
 
     def __init__(self, log_dir: Path) -> None:
+        self._log_dir = log_dir
         self._watermarks = _OffsetFile(log_dir / REPLICATION_OFFSET_CHECKPOINT)
         self._starts = _OffsetFile(log_dir / LOG_START_OFFSET_CHECKPOINT)
         self._seen: dict[TopicPartition, tuple[int, int]] = {}
@@ -101,4 +103,7 @@ class OffsetCheckpoints:
         return any(are_changed)
 
     def _offsets(self, partition: TopicPartition) -> tuple[int, int]:
-        return self._watermarks.offsets.get(partition, -1), self._starts.offsets.get(partition, -1)
+        start = self._starts.offsets.get(partition, -1)
+        if start >= 0 and is_of_former_log(self._starts.written_ns, f"{self._log_dir}/{partition}"):
+            start = -1  # the log starts are written less often than the high watermarks
+        return self._watermarks.offsets.get(partition, -1), start

@@ -11,19 +11,22 @@ import structlog
 from tierd.control import Leadership
 from tierd.errors import FencedError, MetadataError, RemoteStorageError, TierError
 from tierd.lazy_event import LazyEvent
-from tierd.model import OffsetRange
+from tierd.metadata import PartitionView
+from tierd.model import Lineage, OffsetRange
 from tierd.tiering.copy_plan import CopiedThrough, CopyDelay, copy_candidates, ripe_segments, without_range
 from tierd.tiering.copying.copy_state import CopyPhase, CopyState
 from tierd.tiering.copying.copy_tools import CopyTools
 from tierd.tiering.copying.deleted_records import DeletedRecords
 from tierd.tiering.copying.due_segments import DueSegments, ages_of, stable_offset
 from tierd.tiering.copying.frontier import (
+    abandoned_epochs,
     began_anew_at,
     copied_without_hole,
     ends_below,
     find_frontier,
     first_log_start,
     holes,
+    is_cut_below_compaction,
 )
 from tierd.tiering.copying.ordered_copy import OrderedCopy
 from tierd.tiering.copying.segment_copy import CustomMetadataTooLongError
@@ -110,6 +113,8 @@ class CopyTask:
         self._grown = False  # or the log start has moved
         self._holes: tuple[OffsetRange, ...] | None = None  # below the frontier; None until searched for
         self._reported: CopiedThrough | None = None  # the last report to the log
+        self._is_cut_reported = False
+        self._judged_by: Lineage | None = None  # the local epochs that those of the tier were compared with last
         self.wake: Final = LazyEvent()
         self._claimed = False
         self._in_doubt = False  # the last pass ended early: a finish whose answer was lost may be in the tier
@@ -158,6 +163,7 @@ class CopyTask:
     async def _pass(self) -> float | None:
         await self._load()
         self._in_doubt = True
+        await self._abandon_epochs()
         await self._end_stale()
         await self._find_holes()
         await self._report_copied()
@@ -207,6 +213,32 @@ class CopyTask:
         copied = await find_frontier(view, scan, is_compacted=self._is_compacted())
         self._state = replace(self._state, copied_through=copied, log_start_offset=log_start_offset)
         self._holes = None
+        if self._is_compacted() and is_cut_below_compaction(view, copied):
+            self._report_cut(view, copied)
+
+    def _report_cut(self, view: PartitionView, copied: CopiedThrough) -> None:
+        if self._is_cut_reported:
+            return
+        self._is_cut_reported = True
+        log.error(
+            "log_cut_below_compaction",
+            partition=str(self._partition),
+            lost_from_offset=copied.offset + 1,
+            compacted_to=view.compacted_to,
+            remedy="the tier may lack the last records of keys: see docs/pipeline.md, When something goes wrong",
+        )
+
+    async def _abandon_epochs(self) -> None:
+        """Note the epochs of the tier that the log has abandoned, while its own epochs still tell."""
+        local, view = self.local.scan.lineage, self._metadata.view(self._partition)
+        if local == self._judged_by:
+            return
+        epochs = abandoned_epochs(view, local)
+        returned = [entry.epoch for entry in local.entries if entry.epoch in view.abandoned_epochs]
+        if epochs or returned:
+            await self._metadata.abandon_epochs(self._partition, epochs, returned=returned)
+            log.warning("epochs_abandoned", partition=str(self._partition), epochs=epochs, returned=returned)
+        self._judged_by = local
 
     async def _find_holes(self) -> None:
         """Find the offsets below the frontier that the tier lacks and the log has; once for each new frontier."""

@@ -147,7 +147,7 @@ class DeletionRequests:
 
     def observe(self, offsets: BrokerOffsets) -> None:
         """Note the offsets that the broker wrote; every pass calls this before it asks."""
-        if self._is_settled:
+        if self._is_settled or not offsets.is_log_start_known:
             return
         if offsets.log_start_offset is not None:
             self._taken_over = max(self._taken_over, offsets.log_start_offset)

@@ -9,7 +9,7 @@ import structlog
 from tierd.errors import LogError
 from tierd.log import PartitionScan, find_log_end_offset
 from tierd.metadata import OwnBranch, PartitionView, TierEpochs, effective_lineage
-from tierd.model import OffsetRange
+from tierd.model import Lineage, OffsetRange, RemoteLogSegmentMetadata, RemoteLogSegmentState
 from tierd.tiering.copy_plan import (
     NOTHING_COPIED,
     CopiedThrough,
@@ -18,6 +18,7 @@ from tierd.tiering.copy_plan import (
     local_log_start,
 )
 from tierd.tiering.local.broker_state import BrokerOffsets
+from tierd.tiering.removing.ledger import DeleteReason
 
 log = structlog.get_logger()
 
@@ -52,6 +53,49 @@ def frontier(tier: TierEpochs, scan: PartitionScan, *, log_end_offset: int | Non
         tier.copied_offset_for_epoch,
         log_end_offset=reached if log_end_offset is None else log_end_offset,
     )
+
+
+def abandoned_epochs(view: PartitionView, local: Lineage) -> tuple[int, ...]:
+    """Return the epochs of the tier that are of a branch which the log has abandoned, as its own epochs prove.
+
+    A broker forgets the epochs below its log start, and a host without a replica knows none: the tier alone would then
+    give the offsets of such an epoch to it, although another epoch of the log has them.
+
+    Args:
+        view: the rows of the tier.
+        local: the leader epochs of the log; between its first and its last one it has all.
+    """
+    first, latest = local.earliest, local.latest
+    if first is None or latest is None or latest.epoch - first.epoch < len(local.entries):
+        return ()
+    known = {entry.epoch for entry in local.entries}
+    return tuple(sorted(e for e in view.first_offsets() if first.epoch < e < latest.epoch and e not in known))
+
+
+def is_cut_below_compaction(view: PartitionView, copied: CopiedThrough) -> bool:
+    """Return whether the log has lost records that compaction has used, so that the tier may lack older ones.
+
+    A compaction removes a record whose key has a later one. Where the log is cut back below the later one, as by an
+    unclean election, readers find neither of them in the tier.
+
+    Args:
+        view: the rows of the tier.
+        copied: the frontier, found with the end of the log.
+    """
+    compacted_to = view.compacted_to
+    if compacted_to is None or copied.offset + 1 >= compacted_to:
+        return False
+    return any(
+        metadata.end_offset > copied.offset and metadata.start_offset < compacted_to and _was_of_the_log(metadata)
+        for metadata in view.list()
+    )
+
+
+def _was_of_the_log(metadata: RemoteLogSegmentMetadata) -> bool:
+    """Return whether a segment was read until the log lost its records, or is read still."""
+    if metadata.state is RemoteLogSegmentState.COPY_SEGMENT_FINISHED:
+        return True
+    return metadata.soft_delete is not None and metadata.soft_delete.reason == DeleteReason.DIVERGED
 
 
 def first_log_start(view: PartitionView, scan: PartitionScan, offsets: BrokerOffsets) -> int:

@@ -5,6 +5,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 import structlog
 
@@ -17,6 +18,7 @@ from tierd.errors import (
 )
 from tierd.files import open_to_read
 from tierd.log import (
+    MAGIC_END,
     ControlRecordType,
     OffsetIndex,
     SegmentCheckResult,
@@ -32,6 +34,8 @@ from tierd.model import EpochEntry, Lineage, LogSegmentData
 from tierd.tiering.local.held_segment import FileState, HeldSegment, SegmentFile
 
 log = structlog.get_logger()
+
+_MAGIC_WITH_EPOCH: Final = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,13 +119,12 @@ def live_path(held: HeldSegment, file: SegmentFile, directory: Path) -> Path:
 
 def _checked(held: HeldSegment, lineage: Lineage, *, name: str) -> CheckedFiles:
     before = FileState.of(held.log)
-    if not lineage.entries_in(held.base_offset, held.next_base_offset):
-        raise MissingArtefactError(
-            f"{name}: leader-epoch-checkpoint gives no epoch to offsets {held.base_offset}-{held.end_offset}",
-            remedy="restart the broker, which rebuilds the file, or run tierd inspect on the directory",
-        )
+    if not _begins_with_old_format(held.log):  # which the lineage may not tell about
+        _require_epochs(held, lineage, name)
     check = check_segment(held.log, base_offset=held.base_offset, next_base_offset=held.next_base_offset)
     lineage = with_forgotten_epochs(lineage, held.lineage, check.epochs)
+    lineage = with_old_formats(lineage, check, base_offset=held.base_offset)
+    _require_epochs(held, lineage, name)
     if (misfit := epoch_misfit(check.epochs, lineage)) is not None:
         raise SegmentChangedError(
             f"{name}: {misfit}", remedy="the log may have been truncated; the partition is scanned again"
@@ -159,6 +162,20 @@ def _checked(held: HeldSegment, lineage: Lineage, *, name: str) -> CheckedFiles:
     )
 
 
+def _require_epochs(held: HeldSegment, lineage: Lineage, name: str) -> None:
+    if not lineage.entries_in(held.base_offset, held.next_base_offset):
+        raise MissingArtefactError(
+            f"{name}: leader-epoch-checkpoint gives no epoch to offsets {held.base_offset}-{held.end_offset}",
+            remedy="restart the broker, which rebuilds the file, or run tierd inspect on the directory",
+        )
+
+
+def _begins_with_old_format(log_file: Path) -> bool:
+    with open_to_read(log_file) as file:
+        header = file.read(MAGIC_END)
+    return len(header) == MAGIC_END and header[-1] < _MAGIC_WITH_EPOCH
+
+
 def with_forgotten_epochs(lineage: Lineage, local: Lineage, seen: Sequence[EpochEntry]) -> Lineage:
     """Return ``lineage`` with the epochs of a segment that its broker has forgotten.
 
@@ -182,6 +199,25 @@ def with_forgotten_epochs(lineage: Lineage, local: Lineage, seen: Sequence[Epoch
     for epoch, start_offset in (*forgotten, *known):
         whole = whole.assign(epoch=epoch, start_offset=start_offset)
     return whole
+
+
+def with_old_formats(lineage: Lineage, check: SegmentCheckResult, *, base_offset: int) -> Lineage:
+    """Return ``lineage`` with the offsets of records that have no leader epoch, which its first epoch gets.
+
+    Batches of the formats before Kafka 0.11 have no epoch, and a broker's first epoch begins where its log ended at the
+    upgrade. Without an epoch no reader would find the records below in the tier.
+
+    Args:
+        lineage: the lineage of the total log.
+        check: of the segment.
+        base_offset: of the segment.
+    """
+    first = lineage.earliest
+    if first is None or first.start_offset <= base_offset or check.min_magic >= _MAGIC_WITH_EPOCH:
+        return lineage
+    if any(entry.start_offset < first.start_offset for entry in check.epochs):
+        return lineage  # the log start lies inside the segment, and below it the broker has forgotten the epochs
+    return Lineage.of(((first.epoch, base_offset), *lineage.entries[1:]))
 
 
 def _is_later(entry: EpochEntry, lineage: Lineage) -> bool:

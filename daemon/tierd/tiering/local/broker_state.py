@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
-from tierd.log import read_offset_checkpoint
+from tierd.log import is_of_former_log, read_offset_checkpoint
 from tierd.model import TopicPartition
 
 HIGH_WATERMARK_CHECKPOINT = "replication-offset-checkpoint"
@@ -24,11 +24,14 @@ class BrokerOffsets:
         high_watermark: exclusive, a lower bound up to five seconds old; None until the broker wrote one.
         log_start_offset: listed only while it lies above the base of the first local segment.
         starts_written: another value whenever the broker wrote its log starts anew; None where they are never old.
+        is_log_start_known: False while the checkpoint is older than the partition: its entry may be of a former topic
+            of the same name. Then ``log_start_offset`` is None.
     """
 
     high_watermark: int | None
     log_start_offset: int | None
     starts_written: object = field(default=None, compare=False)
+    is_log_start_known: bool = True
 
 
 class _CheckpointPaths(NamedTuple):
@@ -54,9 +57,12 @@ class BrokerCheckpoints:
         """
         paths = self._paths_of(log_dir)
         watermarks = await self._read(paths.high_watermarks)
-        starts = await self._read(paths.log_starts)
-        written = _written(self._files[paths.log_starts][0])
-        return BrokerOffsets(watermarks.get(partition), starts.get(partition), written)
+        start = (await self._read(paths.log_starts)).get(partition)
+        signature = self._files[paths.log_starts][0]
+        is_known = start is None or signature is None or not is_of_former_log(signature[2], f"{log_dir}/{partition}")
+        return BrokerOffsets(
+            watermarks.get(partition), start if is_known else None, _written(signature), is_log_start_known=is_known
+        )
 
     async def high_watermarks(self, log_dir: Path) -> Mapping[TopicPartition, int]:
         """Return the high watermark of every partition of ``log_dir`` that the broker wrote one for.

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tierd.errors import LogDirOfflineError
-from tierd.log import PartitionDirectory, PartitionScan, scan_partition
+from tierd.log import PartitionDirectory, PartitionScan, scan_again
 from tierd.model import OffsetRange, TopicIdPartition
 from tierd.tiering.copy_plan import overlaps, without_range
 from tierd.tiering.local.held_register import PartitionKey
@@ -109,11 +109,11 @@ class PartitionLog:
         """Scan again, at ``directory`` if it moved, and hold what has rolled.
 
         Raises:
-            SegmentChangedError: the directory is gone.
+            SegmentChangedError: the directory is gone, or is another topic's by now.
             LogDirOfflineError: the log dir does not answer.
         """
         async with self._scanning:
-            scan = await asyncio.to_thread(scan_partition, directory or self._scan.directory)
+            scan = await asyncio.to_thread(scan_again, directory or self._scan.directory)
             await self._adopt(scan)
         return self._scan
 

@@ -3,7 +3,7 @@
 import asyncio
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -19,6 +19,7 @@ from tierd.log import (
     PartitionScan,
     list_log_dir,
     parse_directory_name,
+    scan_again,
     scan_partition,
 )
 from tierd.model import TopicIdPartition
@@ -231,7 +232,8 @@ class ReplicaScanner:
         for directory in directories:
             self._watching.watch(directory.path)  # before the scan: what changes after it is an event
         scanned_ns = self._now_ns()
-        for directory, scan in zip(directories, await asyncio.to_thread(_scan_many, directories), strict=True):
+        known = frozenset(each.path for each in directories if self._table.get(each.partition) is not None)
+        for directory, scan in zip(directories, await asyncio.to_thread(_scan_many, directories, known), strict=True):
             await self._take(directory, scan, scanned_ns)
 
     async def _take(self, directory: PartitionDirectory, scan: PartitionScan | LogError, scanned_ns: int) -> None:
@@ -311,11 +313,12 @@ def _unreadable(listing: LogDirListing) -> list[Path]:
     return paths
 
 
-def _scan_many(directories: Sequence[PartitionDirectory]) -> list[PartitionScan | LogError]:
+def _scan_many(directories: Sequence[PartitionDirectory], known: Collection[Path]) -> list[PartitionScan | LogError]:
+    """Scan directories; those in ``known`` were not just identified. Blocking."""
     scans: list[PartitionScan | LogError] = []
     for directory in directories:
         try:
-            scans.append(scan_partition(directory))
+            scans.append((scan_again if directory.path in known else scan_partition)(directory))
         except LogError as error:
             scans.append(error)
     return scans

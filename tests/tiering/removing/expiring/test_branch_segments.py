@@ -6,7 +6,7 @@ import pytest
 
 from tests.tiering.removing.rows import lister, row
 from tierd.model import EpochEntry, Lineage, RemoteLogSegmentState
-from tierd.tiering.removing.expiring.branch_segments import LocalSegment, in_lineage, only_local_bytes, remote_bytes
+from tierd.tiering.removing.expiring.branch_segments import LocalSegment, counted_bytes, in_lineage, only_local_bytes
 
 GROWN = Lineage.of([(0, 0), (1, 10), (2, 20), (3, 30), (4, 40), (5, 50), (7, 70)])
 MOVED = Lineage.of([(7, 51), (9, 100)])
@@ -82,7 +82,7 @@ def test_no_segment_is_in_an_empty_lineage() -> None:
     assert not in_lineage(row(0, 9), 100, Lineage())
 
 
-def test_remote_bytes_count_a_readable_segment_of_our_branch_once() -> None:
+def test_bytes_of_a_readable_segment_of_our_branch_count_once() -> None:
     rows = [
         row(0, 25, {0: 0, 1: 10, 2: 20}),
         row(26, 29, 2, state=RemoteLogSegmentState.COPY_SEGMENT_STARTED),
@@ -90,22 +90,36 @@ def test_remote_bytes_count_a_readable_segment_of_our_branch_once() -> None:
         row(26, 99, 2),
         row(26, 29, 2),
     ]
-    assert remote_bytes(lister(rows), lineage=GROWN, log_end_offset=90) == 2048
+    counted = counted_bytes(lister(rows), lineage=GROWN, log_end_offset=90)
+    assert counted == {rows[0].segment.id: 1024, rows[4].segment.id: 1024}
 
 
-def test_segment_that_the_tier_has_in_part_counts_as_only_local() -> None:
+def test_later_of_two_segments_counts_without_the_offsets_of_the_earlier_one() -> None:
+    rows = [row(20, 25, 2), row(24, 27, 2), row(26, 27, 2), row(27, 28, 2), row(29, 29, 2)]
+    counted = counted_bytes(lister(rows), lineage=GROWN, log_end_offset=90)
+    assert [counted[each.segment.id] for each in rows] == [1024, 512, 0, 512, 1024]
+
+
+def test_segment_that_the_tier_has_in_part_counts_with_the_other_part() -> None:
     segments = [
         LocalSegment(0, 100, 1),
         LocalSegment(100, 101, 2),
-        LocalSegment(101, 200, 4),
-        LocalSegment(200, None, 8),
+        LocalSegment(101, 200, 99),
+        LocalSegment(200, None, 10),
     ]
-    assert only_local_bytes(segments, highest_remote_offset=-1) == 15
-    assert only_local_bytes(segments, highest_remote_offset=100) == 12
-    assert only_local_bytes(segments, highest_remote_offset=150) == 12
-    assert only_local_bytes(segments, highest_remote_offset=199) == 8
+
+    def only_local(highest_remote_offset: int) -> int:
+        return only_local_bytes(segments, highest_remote_offset=highest_remote_offset, log_end_offset=210)
+
+    assert only_local(-1) == 112
+    assert only_local(100) == 109
+    assert only_local(150) == 59
+    assert only_local(199) == 10
+    assert only_local(203) == 6
+    assert only_local(209) == 0
+    assert only_local(220) == 0
 
 
 def test_strict_rule_of_kafka_counts_a_segment_that_begins_at_the_copied_offset() -> None:
     segments = [LocalSegment(0, 100, 1), LocalSegment(100, 101, 2), LocalSegment(101, None, 4)]
-    assert only_local_bytes(segments, highest_remote_offset=100, strict_kafka_compat=True) == 6
+    assert only_local_bytes(segments, highest_remote_offset=100, log_end_offset=102, strict_kafka_compat=True) == 6

@@ -99,6 +99,17 @@ def test_size_limit_deletes_the_oldest_segments_until_the_rest_fits(count: int) 
     assert plan.new_log_start_offset == (count * 100 or None)
 
 
+def test_offsets_that_several_leaders_have_copied_count_once_towards_the_size_limit() -> None:
+    grown = Lineage.of([(0, 0), (1, 100), (2, 150)])
+    rows = [row(0, 99), row(50, 149, {0: 50, 1: 100}), row(100, 199, {1: 100, 2: 150}), row(150, 249, 2)]
+    assert not planned(rows, lineage=grown, retention_bytes=3 * SIZE).deletions, "the log has 2.5 segments"
+    assert not planned(rows, lineage=grown, retention_bytes=SIZE * 3 // 2 + 1).deletions
+    plan = planned(rows, lineage=grown, retention_bytes=SIZE * 3 // 2)
+    assert (ranges(plan), plan.new_log_start_offset) == ([(0, 99)], 100)
+    later = planned(rows[1:], lineage=grown.truncated_from_start(100), log_start=100, retention_bytes=SIZE * 3 // 2)
+    assert not later.deletions
+
+
 @pytest.mark.spec("remote-tiering 169")
 @pytest.mark.parametrize("count", [0, 1, 23, 50])
 def test_time_limit_deletes_the_segments_that_are_older(count: int) -> None:

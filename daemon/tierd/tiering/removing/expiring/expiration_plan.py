@@ -3,13 +3,13 @@
 Lineages here are those of the total log, cut off below the log start, as Kafka's leader keeps them.
 """
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 from uuid import UUID
 
 from tierd.model import Lineage, RemoteLogSegmentMetadata, RemoteLogSegmentState
-from tierd.tiering.removing.expiring.branch_segments import in_lineage, remote_bytes
+from tierd.tiering.removing.expiring.branch_segments import counted_bytes, in_lineage
 from tierd.tiering.removing.ledger import DeleteReason
 
 _STARTED = RemoteLogSegmentState.COPY_SEGMENT_STARTED
@@ -105,12 +105,14 @@ def plan_expiration(
             does not count them.
     """
     rows, list_epoch = tuple(rows), _without(covered, list_epoch)
+    sizes = counted_bytes(list_epoch, lineage=lineage, log_end_offset=log_end_offset) if retention_bytes >= 0 else {}
     scan = _Scan(
         lineage=lineage,
         log_start_offset=log_start_offset,
         log_end_offset=log_end_offset,
         time=_time_rule(retention_ms, now_ms),
-        size=_size_rule(list_epoch, lineage, log_end_offset, only_local_bytes, retention_bytes),
+        size=_size_rule(only_local_bytes + sum(sizes.values()), retention_bytes),
+        sizes=sizes,
         being_copied=being_copied,
     )
     kept = scan.run(list_epoch)
@@ -151,17 +153,10 @@ def _time_rule(retention_ms: int, now_ms: int) -> TimeRule | None:
     return TimeRule(retention_ms, now_ms - retention_ms)
 
 
-def _size_rule(
-    list_epoch: Callable[[int], Sequence[RemoteLogSegmentMetadata]],
-    lineage: Lineage,
-    log_end_offset: int,
-    only_local: int,
-    retention_bytes: int,
-) -> SizeRule | None:
-    if retention_bytes < 0:
+def _size_rule(total_bytes: int, retention_bytes: int) -> SizeRule | None:
+    if retention_bytes < 0 or total_bytes <= retention_bytes:
         return None
-    total = only_local + remote_bytes(list_epoch, lineage=lineage, log_end_offset=log_end_offset)
-    return SizeRule(retention_bytes, total - retention_bytes) if total > retention_bytes else None
+    return SizeRule(retention_bytes, total_bytes - retention_bytes)
 
 
 @dataclass
@@ -173,6 +168,7 @@ class _Scan:
     log_end_offset: int
     time: TimeRule | None
     size: SizeRule | None
+    sizes: Mapping[UUID, int]  # bytes that count, of finished segments, while a rule by size may apply
     being_copied: Collection[UUID]
     chosen: list[PlannedDeletion] = field(default_factory=list)
     new_start: int | None = None
@@ -188,19 +184,20 @@ class _Scan:
                     return metadata
                 if metadata.segment.id in seen or metadata.state not in (_STARTED, _FINISHED):
                     continue
+                size_bytes = self.sizes.get(metadata.segment.id, metadata.size_bytes)
                 if self._breaches_start(metadata, filtered):
                     self._choose(metadata, DeleteReason.START_OFFSET, f"log start {self.log_start_offset}")
                     if metadata.state is _FINISHED and in_lineage(metadata, self.log_end_offset, filtered):
                         # Kafka counts it and lets others go for it too, which leaves less than the limit.
-                        breach = max(0, breach - metadata.size_bytes)
+                        breach = max(0, breach - size_bytes)
                 elif not in_lineage(metadata, self.log_end_offset, filtered):
                     continue  # another branch's: stepped over
                 elif self.time is not None and _is_old(metadata, self.time):
                     self._expire(metadata, DeleteReason.RETENTION_TIME, self._of_age(metadata, self.time))
-                    breach = max(0, breach - metadata.size_bytes)
-                elif self.size is not None and breach > 0 and breach >= metadata.size_bytes:
+                    breach = max(0, breach - size_bytes)
+                elif self.size is not None and breach > 0 and breach >= size_bytes:
                     self._expire(metadata, DeleteReason.RETENTION_BYTES, f"{breach} bytes above the limit")
-                    breach -= metadata.size_bytes
+                    breach -= size_bytes
                 else:
                     return metadata
                 seen.add(metadata.segment.id)

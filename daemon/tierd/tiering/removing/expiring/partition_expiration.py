@@ -47,8 +47,7 @@ def partition_expiration(
     """Return the plan of the partition: the deletions that are due now, and when more are due."""
     log_start = view.log_start_offset or 0
     whole = effective_lineage(view, local.lineage)
-    reached = local.segments[-1].base_offset if local.segments else local.log_end_offset
-    copied = highest_copied(whole, view.copied_offset_for_epoch, log_end_offset=reached)
+    copied = highest_copied(whole, view.copied_offset_for_epoch, log_end_offset=local.log_end_offset)
     return plan_expiration(
         view.list(),
         view.list_epoch,
@@ -57,7 +56,10 @@ def partition_expiration(
         log_start_offset=log_start,
         log_end_offset=local.log_end_offset,
         only_local_bytes=only_local_bytes(
-            local.segments, highest_remote_offset=copied.offset, strict_kafka_compat=strict_kafka_compat
+            local.segments,
+            highest_remote_offset=copied.offset,
+            log_end_offset=local.log_end_offset,
+            strict_kafka_compat=strict_kafka_compat,
         ),
         retention_ms=policy.expires_ms,
         retention_bytes=policy.expires_bytes,
