@@ -8,6 +8,7 @@ from tests.tiering.copying.cut_back_lab import CutBackLab
 from tests.tiering.setups import BROKER_ID, delete_segment
 from tierd.metadata import OwnBranch, effective_lineage, read_partition
 from tierd.model import Lineage
+from tierd.tiering import TopicPolicy
 from tierd.tiering.copying.frontier import abandoned_epochs
 
 
@@ -55,6 +56,13 @@ async def test_readers_of_the_tier_see_the_log_without_an_epoch_that_it_has_aban
     assert view.abandoned_epochs == (4,)
     assert {each.metadata.leader_epoch for each in branch.readable_ranges(18, 1000)} == {5}
     assert (ranges[0][0], ranges[-1][1]) == (0, len(lab.values))
+
+
+@pytest.mark.parametrize("lab", [0], indirect=True)
+async def test_log_that_a_cleaner_compacts_proves_no_epoch_to_be_abandoned(lab: CutBackLab) -> None:
+    lab.start(TopicPolicy(cleanup_policy=frozenset({"compact"})))
+    assert (await lab.run()).error is None
+    assert lab.session.metadata.view(lab.partition).abandoned_epochs == ()
 
 
 @pytest.mark.parametrize("lab", [0], indirect=True)

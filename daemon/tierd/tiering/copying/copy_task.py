@@ -233,7 +233,8 @@ class CopyTask:
         local, view = self.local.scan.lineage, self._metadata.view(self._partition)
         if local == self._judged_by:
             return
-        epochs = abandoned_epochs(view, local)
+        # A replica that was made of a compacted log lacks the epochs of which compaction has left no batch.
+        epochs = () if self._is_compacted() else abandoned_epochs(view, local)
         returned = [entry.epoch for entry in local.entries if entry.epoch in view.abandoned_epochs]
         if epochs or returned:
             await self._metadata.abandon_epochs(self._partition, epochs, returned=returned)
