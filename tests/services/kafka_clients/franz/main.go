@@ -123,7 +123,24 @@ func ends(ctx context.Context, client *kgo.Client, isolation string, partitions 
 	return found
 }
 
+// Returns an offset that the server lists. It may answer that it does not know the offset now, as in an election.
 func listed(ctx context.Context, client *kgo.Client, isolation string, wanted partition, timestamp int64) int64 {
+	for {
+		offset, err := asked(ctx, client, isolation, wanted, timestamp)
+		if err == nil {
+			return offset
+		}
+		if !kerr.IsRetriable(err) {
+			check(err)
+		}
+		check(ctx.Err())
+		time.Sleep(100 * time.Millisecond)
+	}
+}
+
+func asked(
+	ctx context.Context, client *kgo.Client, isolation string, wanted partition, timestamp int64,
+) (int64, error) {
 	request := kmsg.NewPtrListOffsetsRequest()
 	request.ReplicaID = -1
 	if isolation == "read_committed" {
@@ -137,13 +154,12 @@ func listed(ctx context.Context, client *kgo.Client, isolation string, wanted pa
 		check(shard.Err)
 		for _, topic := range shard.Resp.(*kmsg.ListOffsetsResponse).Topics {
 			for _, answer := range topic.Partitions {
-				check(kerr.ErrorForCode(answer.ErrorCode))
-				return answer.Offset
+				return answer.Offset, kerr.ErrorForCode(answer.ErrorCode)
 			}
 		}
 	}
 	fail("the end of " + wanted.topic + " was not listed")
-	return 0
+	return 0, nil
 }
 
 func consume(options []kgo.Opt, group string, topic string) {
