@@ -304,6 +304,20 @@ def test_directories_that_have_something_else_are_refused(small: SmallTier, warm
     assert [path.name for path in into.iterdir()] == ["notes.txt"]
 
 
+def test_log_dir_that_the_configuration_names_by_a_link_is_refused(
+    small: SmallTier, warm: WarmTierd, tmp_path: Path
+) -> None:
+    log_dir, link = small.log_dir.path, tmp_path / "data"
+    link.symlink_to(log_dir)
+    small.installation.configure({"log_dirs": [{"path": str(link), "owner": "kafka"}]})
+    before = sorted(log_dir.rglob("*"))
+    for directory in (log_dir / "export", link / "export"):
+        done = Exports(small, directory, warm).run("orders")
+        assert done.exit_code == ExitCode.REFUSED, done.output
+        assert f"is in the log dir {log_dir}" in done.stderr
+    assert sorted(log_dir.rglob("*")) == before
+
+
 def test_sizes_of_files_bound_the_offsets_of_each(exports: Exports, into: Path) -> None:
     exports.answer("orders", "--rows-per-file", "8", "--partitioned-by", "topic,partition,date")
     assert [offsets(into / name) for name in files(into)[:4]] == [

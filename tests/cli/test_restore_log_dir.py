@@ -252,6 +252,19 @@ def test_log_dir_restores_every_partition_of_the_tier(copied: Installation, into
     assert (into / "orders-0").is_dir()
 
 
+def test_partition_in_another_log_dir_is_not_restored_where_the_configuration_has_links(
+    copied: Installation, log_dir: LogDirWriter, tmp_path: Path
+) -> None:
+    empty, links = LogDirWriter(tmp_path / "kafka2").path, (tmp_path / "data", tmp_path / "data2")
+    for link, path in zip(links, (log_dir.path, empty), strict=True):
+        link.symlink_to(path)
+    copied.configure({"log_dirs": [{"path": str(link), "owner": "kafka"} for link in links]})
+    refused = restore(copied, links[1], *LAST_COPY, "--yes", verb=("partition", "orders-0"))
+    assert refused.exit_code == 4, refused.output
+    assert "has it: a broker does not start with a partition in two log dirs" in refused.output
+    assert not (empty / "orders-0").exists()
+
+
 def test_log_dir_takes_the_topics_that_match(copied: Installation, into: Path) -> None:
     ended = restore(copied, into, *LAST_COPY, "--dry-run", "--topic", "aud.*", verb=("log-dir",))
     assert ended.exit_code == 4, ended.output

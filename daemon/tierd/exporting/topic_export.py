@@ -212,14 +212,12 @@ async def export_job(
 
     Raises:
         UnknownPartitionError: no topic has a name that matches.
-        RefusedError: the directory has something else; or since an earlier run a topic was made anew, or a log was cut
-            back below what that run has exported.
+        RefusedError: the directory has something else, or is in a log dir; or since an earlier run a topic was made
+            anew, or a log was cut back below what that run has exported.
         OffsetOutOfRangeError: records that come next have left the tier, or the first offset is below a log start.
         TierError: a store or a log dir cannot be read.
     """
-    for log_dir in deployment.log_dirs:
-        if request.into.is_relative_to(log_dir):
-            raise RefusedError(f"{request.into} is in the log dir {log_dir}", remedy="export into another directory")
+    await asyncio.to_thread(deployment.require_outside_log_dirs, request.into)
     async with source_reader(deployment, request.source, tell=tell) as reader:
         scanner = TierScanner(reader)
         done = await asyncio.to_thread(exported_ends, request.into, request.job(scanner.cluster_id))
