@@ -9,7 +9,8 @@
 
 A step is a range of offsets of one partition, with the files that have its records. Its files are on stable storage
 before its line is; the line makes them count, and only then they get their places. What a crash leaves between the
-two is moved at the next opening, and what belongs to no line is removed.
+two is moved at the next opening, and what belongs to no line is removed. Of many lines, the last one of each partition
+stays.
 """
 
 import contextlib
@@ -29,6 +30,7 @@ _STAGING: Final = ".tierd-export"
 _JOURNAL: Final = "journal"
 _DONE: Final = ".done"
 _PART: Final = ".part"
+_MOST_STEPS: Final = 20_000  # in the journal, which is read as a whole
 _LEFT_TO_BROKER: Final = 0.05  # of the file system: a broker stops when its disk is full
 
 
@@ -54,6 +56,7 @@ class ExportDirectory:
         self._reserve_bytes = reserve_bytes
         self._staging = into / _STAGING
         self._journal = journal
+        self._most_steps = _MOST_STEPS
 
     @classmethod
     def open(cls, into: Path, job: Mapping[str, Any], *, reserve_bytes: int = 0) -> Self:
@@ -158,6 +161,7 @@ class ExportDirectory:
                 sync_directory(self._staging)
         self._journal.append(line)
         self._place(line)
+        self._shorten()
 
     def abandon(self, part: Path) -> None:
         """Remove a file that no step will have."""
@@ -181,6 +185,20 @@ class ExportDirectory:
             for path in self._staging.iterdir():
                 if path.name.endswith((_PART, _DONE)):
                     path.unlink()
+        self._shorten()
+
+    def _shorten(self) -> None:
+        """Leave the last step of each partition in a journal of many, once all their files have their places."""
+        if len(self._journal.steps) < self._most_steps:
+            return
+        last: dict[tuple[str, int], Mapping[str, Any]] = {}
+        for step in self._journal.steps:
+            name = step["topic_id"], step["partition"]
+            last.pop(name, None)  # the last step of all stays the last one
+            last[name] = step
+        self._most_steps = max(_MOST_STEPS, 2 * len(last))
+        if len(self._journal.steps) >= self._most_steps:
+            self._journal.replace_steps(list(last.values()))
 
     def _place(self, line: Mapping[str, Any]) -> None:
         folders: set[Path] = set()
