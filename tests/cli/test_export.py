@@ -231,6 +231,24 @@ def test_full_disk_ends_the_run_and_a_run_with_room_goes_on(large: SmallTier, in
     assert int(told.lines[-1]) == LARGE_RECORDS
 
 
+def test_disk_of_a_log_dir_is_not_filled(large: SmallTier, tmp_path: Path) -> None:
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    settings = large.installation.settings | {"log_dirs": [{"path": str(disk / "kafka"), "owner": "kafka"}]}
+    config = tmp_path / "tierd.yaml"
+    config.write_text(json.dumps(settings))
+    options = ["--format", "jsonl", "--rows-per-file", "50", "--into", str(disk / "files"), "--config", str(config)]
+    run = [str(TIERD), "export", "orders", *options]
+    moved = ["cp", "-r", str(large.log_dir.path), str(disk / "kafka")]
+    free = ["stat", "-f", "-c", "%a %b", str(disk)]
+    told = SmallDisk(disk, 600).tell(moved, run, free, then_with_room=[run])
+    assert told.exit_codes == [0, 3, 0, 0], told.output
+    assert "are free on a disk that has a log dir too; the export leaves 30720 to the broker" in told.output
+    assert "or export to another disk" in told.output
+    available, total = map(int, told.lines[-2].split())
+    assert total // 20 <= available < total // 10
+
+
 def test_damaged_partition_does_not_stop_the_others(small: SmallTier, exports: Exports, into: Path) -> None:
     for file in small.partition().path.glob("00000000000000000000.*"):
         file.unlink()
@@ -273,6 +291,20 @@ def test_records_that_left_the_tier_before_they_were_exported_are_reported(
     assert "offset 5 is below the log start 9" in done.stderr
 
 
+def test_later_run_up_to_an_offset_that_was_reached_is_complete_when_retention_has_passed_it(
+    small: SmallTier, exports: Exports, into: Path
+) -> None:
+    exports.answer("orders", "--to", "4")
+    before = files(into)
+    (small.log_dir.path / "log-start-offset-checkpoint").write_text("0\n1\norders 0 9\n")
+    small.copy_as_it_is()
+    answer = exports.answer("orders", "--to", "4")
+    assert [(each["next_offset"], each["records"], each["problem"]) for each in answer["partitions"]] == [
+        (5, 0, "")
+    ] * 2
+    assert files(into) == before
+
+
 @pytest.mark.parametrize(
     ("arguments", "exit_code", "problem"),
     [
@@ -302,6 +334,20 @@ def test_directories_that_have_something_else_are_refused(small: SmallTier, warm
         assert done.exit_code == ExitCode.REFUSED
         assert problem in done.stderr
     assert [path.name for path in into.iterdir()] == ["notes.txt"]
+
+
+def test_log_dir_that_the_configuration_names_by_a_link_is_refused(
+    small: SmallTier, warm: WarmTierd, tmp_path: Path
+) -> None:
+    log_dir, link = small.log_dir.path, tmp_path / "data"
+    link.symlink_to(log_dir)
+    small.installation.configure({"log_dirs": [{"path": str(link), "owner": "kafka"}]})
+    before = sorted(log_dir.rglob("*"))
+    for directory in (log_dir / "export", link / "export"):
+        done = Exports(small, directory, warm).run("orders")
+        assert done.exit_code == ExitCode.REFUSED, done.output
+        assert f"is in the log dir {log_dir}" in done.stderr
+    assert sorted(log_dir.rglob("*")) == before
 
 
 def test_sizes_of_files_bound_the_offsets_of_each(exports: Exports, into: Path) -> None:

@@ -1,9 +1,16 @@
 """Lines of the command line: the modules that may write to a stream."""
 
 import ast
+import os
+import subprocess
 from pathlib import Path
 
+import pytest
+
 import tierd.cli
+from tests.scenarios.command import TIERD
+from tests.scenarios.installation import Installation
+from tierd.cli.failures import ExitCode
 
 CLI = Path(tierd.cli.__file__).parent
 WRITERS = {CLI / "printing.py", CLI / "display.py", CLI / "progress_line.py"}
@@ -30,3 +37,28 @@ def test_modules_beside_those_that_escape_write_to_no_stream() -> None:
     ]
     assert found == []
     assert all(any(map(writes_to_a_stream, ast.walk(ast.parse(path.read_text())))) for path in WRITERS)
+
+
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        pytest.param(("cat", "orders-0"), id="bytes"),
+        pytest.param(("offsets", "orders-0", "--json"), id="json"),
+        pytest.param(("offsets", "orders-0"), id="table"),
+        pytest.param(("metadata", "export"), id="document"),
+        pytest.param(("explain", "orders-0", "99"), id="answer that is no"),
+    ],
+)
+def test_full_disk_behind_standard_output_is_named_and_has_its_exit_code(
+    tierd: Installation, arguments: tuple[str, ...], unbuffered: str
+) -> None:
+    command = [str(TIERD), *arguments, "--config", str(tierd.config_file)]
+    environment = os.environ | {"PYTHONUNBUFFERED": unbuffered}
+    with Path("/dev/full").open("wb") as full:
+        ended = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, env=environment, check=False)
+    assert ended.stderr.splitlines() == [
+        "tierd: standard output cannot be written: No space left on device",
+        "  next: make room where it goes, then run the command again",
+    ]
+    assert ended.returncode == ExitCode.UNREACHABLE

@@ -8,8 +8,10 @@ from typing import Any
 import pytest
 
 from tests.fakes.log_dirs import CLUSTER_ID, FIRST_TIMESTAMP_MS, LogDirWriter, SegmentShape
+from tests.pipeline.source.small_tier import SmallTier
 from tests.scenarios.command import CommandResult
 from tests.scenarios.installation import Installation
+from tests.scenarios.warm_tierd import WarmTierd
 from tierd.model import uuid_to_text
 
 LAST_COPY = ("--mode", "last-copy", "--retention", "-1")
@@ -250,6 +252,42 @@ def test_log_dir_restores_every_partition_of_the_tier(copied: Installation, into
     assert ended.exit_code == 0, ended.output
     assert "1 of 1 partitions are restored" in ended.stdout
     assert (into / "orders-0").is_dir()
+
+
+def test_partition_in_another_log_dir_is_not_restored_where_the_configuration_has_links(
+    copied: Installation, log_dir: LogDirWriter, tmp_path: Path
+) -> None:
+    empty, links = LogDirWriter(tmp_path / "kafka2").path, (tmp_path / "data", tmp_path / "data2")
+    for link, path in zip(links, (log_dir.path, empty), strict=True):
+        link.symlink_to(path)
+    copied.configure({"log_dirs": [{"path": str(link), "owner": "kafka"} for link in links]})
+    refused = restore(copied, links[1], *LAST_COPY, "--yes", verb=("partition", "orders-0"))
+    assert refused.exit_code == 4, refused.output
+    assert "has it: a broker does not start with a partition in two log dirs" in refused.output
+    assert not (empty / "orders-0").exists()
+
+
+@pytest.mark.parametrize("seconds", [1_700_000_000_000, ((1 << 63) - 1) // 1000], ids=["microseconds", "largest"])
+def test_records_of_a_time_that_no_calendar_has_are_planned_restored_drilled_and_listed(
+    warm: WarmTierd, tmp_path: Path, seconds: int
+) -> None:
+    """A broker takes any time from a producer, such as one that counts microseconds."""
+    tier = SmallTier(tmp_path)
+    tier.append(5, times_s=[seconds] * 5)
+    tier.roll()
+    tier.copy()
+    into = tmp_path / "new"
+    into.mkdir()
+    for command in (
+        ("restore", "partition", "orders-0", "--into", str(into), *LAST_COPY, "--dry-run"),
+        ("restore", "partition", "orders-0", "--into", str(into), *LAST_COPY, "--yes"),
+        ("drill",),
+        ("topics",),
+    ):
+        ended = warm.run(*command, "--config", str(tier.installation.config_file))
+        assert ended.exit_code == 0, ended.output
+        assert f"{seconds * 1000} ms" in ended.stdout
+    assert (into / "orders-0" / "00000000000000000000.log").exists()
 
 
 def test_log_dir_takes_the_topics_that_match(copied: Installation, into: Path) -> None:

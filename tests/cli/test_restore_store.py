@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from tests.fakes.log_dirs import LogDirWriter
 from tests.pipeline.source.small_tier import SmallTier
 from tests.restore.stores.store_fixtures import content
 from tests.scenarios.command import CommandResult
@@ -144,6 +145,30 @@ def test_values_of_two_forms_do_not_come_into_one_store(tier: SmallTier, restore
     assert "without timestamps" in ended.stderr
     assert "name another --into" in ended.stderr
     assert content_of(into) == before
+
+
+def test_stores_are_not_written_into_a_log_dir(tier: SmallTier, restore: Restore, tmp_path: Path) -> None:
+    log_dir, link = tier.log_dir.path, tmp_path / "data"
+    link.symlink_to(log_dir)
+    other_broker = LogDirWriter(tmp_path / "other").path
+    before = sorted([*log_dir.rglob("*"), *other_broker.rglob("*")])
+    for into in (log_dir, link, log_dir / "stores", other_broker):
+        for options in (["--dry-run"], []):
+            refused = restore(tier, into, *options)
+            assert refused.exit_code == 4, refused.output
+            assert "is in the log dir" in refused.stderr
+            assert "outside of the log dirs of brokers" in refused.stderr
+    assert sorted([*log_dir.rglob("*"), *other_broker.rglob("*")]) == before
+
+
+def test_directory_that_cannot_be_made_is_named(tier: SmallTier, restore: Restore, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("mine")
+    into = tmp_path / "file" / "stores"
+    failed = restore(tier, into)
+    assert failed.exit_code == 3, failed.output
+    assert failed.stderr.splitlines()[-2].startswith(f"tierd: {tmp_path / 'file'}")
+    assert "name a directory --into that this user may write" in failed.stderr
+    assert "Traceback" not in failed.stderr
 
 
 def test_failed_store_is_named_with_its_remedy_and_exits_with_1(

@@ -13,7 +13,9 @@ from tierd.exporting import export_directory as module
 from tierd.exporting.export_directory import ExportDirectory, exported_ends
 from tierd.exporting.range_sink import RangeSink
 from tierd.files import sync_directory
-from tierd.restore import Journal
+from tierd.model import TopicIdPartition
+from tierd.restore import Journal, read_steps
+from tierd.restore import journal as journal_module
 
 RECORDS = 30
 LAYOUT = layout(ExportFormat.JSONL, folders=(ExportFolder.DATE,), max_rows=8)
@@ -66,14 +68,17 @@ def export_rest(into: Path) -> None:
         directory.close()
 
 
+@pytest.mark.parametrize("is_shortened", [False, True], ids=["", "short journal"])
 @pytest.mark.parametrize("is_after", [False, True], ids=["before", "after"])
 def test_export_that_is_killed_at_any_change_goes_on_without_losing_or_repeating_a_record(
-    is_after: bool, tmp_path: Path
+    is_after: bool, is_shortened: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    if is_shortened:
+        monkeypatch.setattr(module, "_MOST_STEPS", 2)
     for n in range(1, 1_000):
         into = tmp_path / str(n)
-        with pytest.MonkeyPatch.context() as monkeypatch:
-            Executioner(n, is_after=is_after).watch(monkeypatch)
+        with pytest.MonkeyPatch.context() as watched:
+            Executioner(n, is_after=is_after).watch(watched)
             try:
                 export_rest(into)
             except Killed:
@@ -99,6 +104,26 @@ def test_export_that_is_killed_again_while_it_mends_loses_nothing(tmp_path: Path
                         export_rest(into)
             export_rest(into)
             assert all_offsets(into) == list(range(RECORDS)), f"killed at change {n}, then at {again}"
+
+
+def test_journal_of_many_steps_keeps_the_last_one_of_each_partition(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An export that is repeated for years would else reach the size at which no journal is read any more."""
+    monkeypatch.setattr(module, "_MOST_STEPS", 10)
+    monkeypatch.setattr(journal_module, "_MAX_BYTES", 5_000)
+    other = TopicIdPartition(PARTITION.topic_id, PARTITION.topic, PARTITION.partition + 1)
+    lengths = []
+    for run in range(5):
+        directory = ExportDirectory.open(tmp_path, JOB)
+        directory.commit(other, run, run + 1, [])
+        for at in range(20):
+            directory.commit(PARTITION, 100 * run + at, 100 * run + at + 1, [], epoch=run)
+            lengths.append(len(read_steps(tmp_path / ".tierd-export/journal")))
+        directory.close()
+    assert max(lengths) < 10
+    assert exported_ends(tmp_path, JOB) == {PARTITION: (420, 4), other: (5, None)}
+    assert [path.name for path in (tmp_path / ".tierd-export").iterdir()] == ["journal"]
 
 
 def test_directory_with_other_content_is_refused_and_stays_as_it_was(tmp_path: Path) -> None:

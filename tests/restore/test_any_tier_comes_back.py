@@ -15,7 +15,7 @@ from tests.restore.stores.test_restored_stores import DAY_MS, restored
 from tests.tiering.rebuilding.grown_tier import GrownTier, Step, steps
 from tests.tiering.rebuilding.test_any_tier import EPOCH_FORGOTTEN, LOG_START_INSIDE, MERGED_BY_THE_BROKER
 from tierd.control import ProducerIdentity
-from tierd.log import Record, UnifiedLog, iter_batches, parse_lineage
+from tierd.log import Damage, Record, UnifiedLog, inspect_path, iter_batches, parse_lineage, repair_partition
 from tierd.metadata import PartitionView
 from tierd.model import IndexType, Lineage, RemoteLogSegmentMetadata, TopicIdPartition
 from tierd.restore import PartitionDrill
@@ -87,6 +87,9 @@ class Restores:
         return self._loaded()
 
     def _loaded(self) -> list[Row]:
+        damage = [each for each in inspect_path(self.lab.log_dir, deep=True) if isinstance(each, Damage)]
+        assert damage == []
+        assert repair_partition(self.lab.directory, now_ms=1, dry_run=True).plan.steps == ()
         log = self.lab.load()
         try:
             log.maybe_increment_high_watermark(log.log_end_offset)

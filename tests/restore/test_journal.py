@@ -1,11 +1,12 @@
 """The journal of a restore: steps are durable, a torn last line is not done, another job is refused."""
 
+import fcntl
 from pathlib import Path
 
 import pytest
 
 from tierd.errors import AlreadyRunningError, RefusedError, StateDirError
-from tierd.restore.journal import Journal
+from tierd.restore.journal import Journal, read_steps
 
 JOB = {"partition": "orders-0", "into": "/logs"}
 
@@ -60,3 +61,38 @@ def test_damage_before_the_last_line_is_an_error(tmp_path: Path, damage: bytes) 
     path.write_bytes(damage + path.read_bytes())
     with pytest.raises(StateDirError, match="damaged"):
         Journal.open(path, JOB)
+
+
+def test_journal_that_was_written_anew_has_the_new_steps_and_stays_locked(tmp_path: Path) -> None:
+    path = tmp_path / "journal"
+    with Journal.open(path, JOB) as journal:
+        for part in range(5):
+            journal.append({"step": "fetched", "part": part})
+        journal.replace_steps(journal.steps[-2:])
+        journal.append({"step": "staged"})
+        with pytest.raises(AlreadyRunningError, match="another process"):
+            Journal.open(path, JOB)
+        assert read_steps(path) == journal.steps
+    with Journal.open(path, JOB) as journal:
+        assert [step.get("part") for step in journal.steps] == [3, 4, None]
+    assert [each.name for each in tmp_path.iterdir()] == ["journal"]
+
+
+def test_process_that_opened_the_journal_before_it_was_written_anew_does_not_get_the_lock(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It waits for no lock, but may open the file, lose the processor, and lock what is not the journal any more."""
+    path, running = tmp_path / "journal", Journal.open(tmp_path / "journal", JOB)
+    lock = fcntl.flock
+
+    def late(fd: int, operation: int) -> None:
+        monkeypatch.undo()
+        running.replace_steps([])
+        lock(fd, operation)
+
+    monkeypatch.setattr(fcntl, "flock", late)
+    with pytest.raises(AlreadyRunningError, match="another process"):
+        Journal.open(path, JOB)
+    running.append({"step": "planned"})
+    running.close()
+    assert read_steps(path) == [{"step": "planned"}]

@@ -304,6 +304,11 @@ async def test_reader_works_inside_a_running_event_loop(small: SmallTier) -> Non
     [
         ({"topic": "order"}, UnknownPartitionError, "did you mean orders", "topics"),
         ({"partitions": [2]}, UnknownPartitionError, "knows orders-2", "0, 1"),
+        ({"partitions": 0}, ScanRequestError, "partitions=0 has no numbers", "[0, 1]"),
+        ({"partitions": "0"}, ScanRequestError, "partitions='0' has no numbers", "[0, 1]"),
+        ({"partitions": ["0"]}, ScanRequestError, "has no numbers", "[0, 1]"),
+        ({"partitions": [0.0]}, ScanRequestError, "has no numbers", "[0, 1]"),
+        ({"partitions": [True]}, ScanRequestError, "has no numbers", "[0, 1]"),
         ({"columns": ["ofset"]}, ScanRequestError, "no column ofset; the nearest is offset", "key, value"),
         ({"columns": []}, ScanRequestError, "empty", "key, value"),
         ({"columns": ["key", "key"]}, ScanRequestError, "twice", "key, value"),
@@ -321,6 +326,15 @@ def test_request_without_a_meaning_is_refused_with_its_remedy_in_the_traceback(
         tier.scan(**{"topic": "orders", **arguments})  # type: ignore[arg-type]
     assert remedy in refused.value.remedy
     assert refused.value.remedy in refused.value.__notes__
+
+
+def test_offsets_and_partitions_of_a_data_frame_are_taken(tier: ArrowReader) -> None:
+    frame = tier.scan("orders").select("partition", "offset").to_table().to_pandas()
+    number, last = frame["partition"].max(), frame["offset"].max()
+    found = tier.scan(
+        "orders", partitions=list(frame["partition"].unique()[:1]), start=last - 1, end={0: last, number: last}
+    )
+    assert offsets_of(found.to_table()) == [(0, int(last) - 1)]
 
 
 def test_start_below_the_log_start_is_refused(small: SmallTier, tier: ArrowReader) -> None:

@@ -61,3 +61,11 @@ async def test_async_errors_have_their_remedy_in_the_traceback(small: SmallTier)
             (await tier.scan("orders")).select("ofset")
     assert unknown.value.__notes__ == [unknown.value.remedy]
     assert refused.value.__notes__ == [refused.value.remedy]
+
+
+async def test_scan_whose_reader_was_closed_says_so(small: SmallTier) -> None:
+    async with tierd.async_reader(small.installation.config_file) as tier:
+        scan = await tier.scan("orders")
+    for call in (scan.to_table(), tier.topics(), tier.scan("orders")):
+        with pytest.raises(ScanRequestError, match="the reader of the tier was closed"):
+            await call

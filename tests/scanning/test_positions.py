@@ -2,6 +2,7 @@
 
 from datetime import UTC, datetime, timedelta, timezone
 
+import numpy as np
 import pandas as pd
 import pytest
 from hypothesis import given
@@ -18,6 +19,8 @@ EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
     [
         (7, 7),
         ({3: 9}, 9),
+        (np.int64(7), 7),
+        ({3: np.int64(9)}, 9),
         ({3: "latest", 4: 7}, "latest"),
         ({3: datetime(2024, 5, 1, 12, tzinfo=UTC)}, AtTime(1_714_564_800_000)),
         ("earliest", "earliest"),
@@ -29,7 +32,8 @@ EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
     ],
 )
 def test_position_means_one_place_in_a_partition(position: Position, place: object) -> None:
-    assert place_in(position, 3, argument="start") == place
+    found = place_in(position, 3, argument="start")
+    assert (found, type(found)) == (place, type(place))
 
 
 @given(st.datetimes(min_value=datetime(1970, 1, 1), max_value=datetime(2500, 1, 1), timezones=st.just(UTC)))

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from tierd.cli.layout import Part, PlainTable
+from tierd.cli.printing import flush_output, standard_output
 
 _FILE_WIDTH: Final = 250
 _UP, _TO_LINE_END, _TO_SCREEN_END = "\x1b[1A", "\x1b[K", "\x1b[J"  # ECMA-48: CUU, EL, ED
@@ -21,7 +22,8 @@ def print_table(table: PlainTable) -> None:
 
 def print_group(*parts: Part) -> None:
     """Print lines and tables one below the other."""
-    sys.stdout.writelines(f"{line}\n" for line in _lines(parts))
+    with standard_output():
+        sys.stdout.writelines(f"{line}\n" for line in _lines(parts))
 
 
 @contextlib.contextmanager
@@ -60,7 +62,7 @@ class _InPlace:
 
 def _print_below(*parts: Part) -> None:
     print_group(*parts)
-    sys.stdout.flush()
+    flush_output()
 
 
 def _lines(parts: tuple[Part, ...]) -> list[str]:

@@ -1,8 +1,6 @@
 """Errors as exit codes, and as the two lines that a person reads: the cause and the next step."""
 
 import functools
-import os
-import sys
 from collections.abc import Callable
 from enum import IntEnum
 from typing import ParamSpec
@@ -10,7 +8,7 @@ from typing import ParamSpec
 import typer
 
 from tierd import errors
-from tierd.cli.printing import print_error
+from tierd.cli.printing import drop_output, flush_output, print_error
 from tierd.errors import ConfigError, TierError
 
 P = ParamSpec("P")
@@ -80,8 +78,12 @@ def reported(command: Callable[P, None]) -> Callable[P, None]:
     @functools.wraps(command)
     def run(*args: P.args, **kwargs: P.kwargs) -> None:
         try:
-            command(*args, **kwargs)
-            sys.stdout.flush()
+            try:
+                command(*args, **kwargs)
+            except typer.Exit:  # an answer such as "no", which is in the buffer
+                flush_output()
+                raise
+            flush_output()
         except (TierError, ExceptionGroup) as error:
             failure = first_failure(error)
             if failure is None:
@@ -89,8 +91,7 @@ def reported(command: Callable[P, None]) -> Callable[P, None]:
             print_failure(failure)
             raise typer.Exit(exit_code_of(failure)) from None
         except BrokenPipeError:
-            # The reader closed the pipe. Without this, Python would fail again when it flushes at exit.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            drop_output()
             raise typer.Exit(ExitCode.DONE) from None
         except KeyboardInterrupt:
             raise typer.Exit(ExitCode.INTERRUPTED) from None

@@ -37,8 +37,11 @@ def duration_s_of(text: str, option: str) -> float:
 
 
 def utc_text(timestamp_ms: int) -> str:
-    """Return a time as tables show it, to the second."""
-    return datetime.fromtimestamp(timestamp_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+    """Return a time as tables show it, to the second; in milliseconds where no calendar has it."""
+    try:
+        return datetime.fromtimestamp(timestamp_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+    except (ValueError, OverflowError, OSError):  # a timestamp of a producer may be any number, as of microseconds
+        return f"{timestamp_ms} ms"
 
 
 def _of_iso(text: str) -> int:

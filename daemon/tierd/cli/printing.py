@@ -4,12 +4,16 @@ Lines contain names of topics, keys of objects, paths and texts of errors, which
 are shown as their escapes (``visible``), and markup has no effect. JSON is exact data and has its own escapes.
 """
 
+import contextlib
 import json
+import os
 import sys
 import traceback
+from collections.abc import Iterator
 from types import TracebackType
 
 from tierd.control_characters import visible
+from tierd.errors import StateDirError
 from tierd.masking import Masking
 
 
@@ -22,9 +26,45 @@ def prepare_streams() -> None:
     sys.excepthook = _print_traceback
 
 
+@contextlib.contextmanager
+def standard_output() -> Iterator[None]:
+    """Write to standard output within; a full or failing disk behind it ends the command with a cause and a remedy.
+
+    Raises:
+        StateDirError: it cannot be written; what is left in its buffer is dropped.
+        BrokenPipeError: its reader has closed the pipe.
+    """
+    try:
+        yield
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        drop_output()
+        raise StateDirError(
+            f"standard output cannot be written: {error.strerror or error}",
+            remedy="make room where it goes, then run the command again",
+        ) from error
+
+
+def drop_output() -> None:
+    """Drop what is left in the buffer of standard output. Without this, Python would fail again at its exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def flush_output() -> None:
+    """Write what is left in the buffer of standard output.
+
+    Raises:
+        StateDirError, BrokenPipeError: as ``standard_output``.
+    """
+    with standard_output():
+        sys.stdout.flush()
+
+
 def print_line(text: str, *, flush: bool = False) -> None:
     """Print one line to standard output; a line end in ``text`` is shown as its escape."""
-    print(visible(text), flush=flush)
+    with standard_output():
+        print(visible(text), flush=flush)
 
 
 def print_error(text: str) -> None:
@@ -39,21 +79,24 @@ def json_text(value: object, *, indent: int | None = None) -> str:
 
 def print_json(value: object, *, indent: int | None = None, flush: bool = False) -> None:
     """Print a value as ``json_text`` gives it, and a line end."""
-    print(json_text(value, indent=indent), flush=flush)
+    with standard_output():
+        print(json_text(value, indent=indent), flush=flush)
 
 
 def print_exactly(*texts: str, flush: bool = False) -> None:
     """Write parts of a document unchanged, such as an export: JSON lines, without control characters."""
-    for text in texts:
-        sys.stdout.write(text)
-    if flush:
-        sys.stdout.flush()
+    with standard_output():
+        for text in texts:
+            sys.stdout.write(text)
+        if flush:
+            sys.stdout.flush()
 
 
 def print_bytes(data: bytes) -> None:
     """Write whole lines whose control characters are escaped already, such as the lines of ``records`` and exports."""
-    sys.stdout.buffer.write(data)
-    sys.stdout.buffer.flush()
+    with standard_output():
+        sys.stdout.buffer.write(data)
+        sys.stdout.buffer.flush()
 
 
 def _print_traceback(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:

@@ -9,18 +9,20 @@
 
 A step is a range of offsets of one partition, with the files that have its records. Its files are on stable storage
 before its line is; the line makes them count, and only then they get their places. What a crash leaves between the
-two is moved at the next opening, and what belongs to no line is removed.
+two is moved at the next opening, and what belongs to no line is removed. Of many lines, the last one of each partition
+stays.
 """
 
 import contextlib
 import os
-from collections.abc import Iterator, Mapping, Sequence
+import shutil
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, NamedTuple, Self
 
 from tierd.errors import RefusedError, StateDirError
-from tierd.files import sync_directory
+from tierd.files import nearest_existing, sync_directory
 from tierd.model import TopicIdPartition, uuid_from_text, uuid_to_text
 from tierd.restore import Journal, JournalOfAnotherJobError, read_job, read_steps
 
@@ -28,6 +30,8 @@ _STAGING: Final = ".tierd-export"
 _JOURNAL: Final = "journal"
 _DONE: Final = ".done"
 _PART: Final = ".part"
+_MOST_STEPS: Final = 20_000  # in the journal, which is read as a whole
+_LEFT_TO_BROKER: Final = 0.05  # of the file system: a broker stops when its disk is full
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,14 +51,21 @@ class StagedFile:
 class ExportDirectory:
     """Directory of one export, locked against a second one. Calls block; one thread at a time."""
 
-    def __init__(self, into: Path, journal: Journal) -> None:
+    def __init__(self, into: Path, journal: Journal, *, reserve_bytes: int = 0) -> None:
         self._into = into
+        self._reserve_bytes = reserve_bytes
         self._staging = into / _STAGING
         self._journal = journal
+        self._most_steps = _MOST_STEPS
 
     @classmethod
-    def open(cls, into: Path, job: Mapping[str, Any]) -> Self:
+    def open(cls, into: Path, job: Mapping[str, Any], *, reserve_bytes: int = 0) -> Self:
         """Open the directory of an earlier run of ``job``, or begin in an empty one.
+
+        Args:
+            into: the directory.
+            job: what tells this export from others; JSON values.
+            reserve_bytes: that the export leaves free on the disk.
 
         Raises:
             AlreadyRunningError: another process exports into it.
@@ -68,7 +79,7 @@ class ExportDirectory:
             sync_directory(into)
             sync_directory(into.parent)
         try:
-            opened = cls(into, Journal.open(staging / _JOURNAL, job, work="export"))
+            opened = cls(into, Journal.open(staging / _JOURNAL, job, work="export"), reserve_bytes=reserve_bytes)
         except JournalOfAnotherJobError as error:
             raise _another_export(into) from error
         try:
@@ -81,6 +92,23 @@ class ExportDirectory:
     def next_offsets(self) -> dict[TopicIdPartition, int]:
         """Return for each partition of the journal the offset behind its last finished step."""
         return {partition: end.next_offset for partition, end in _exported_ends(self._journal.steps).items()}
+
+    def require_room(self, size_bytes: int) -> None:
+        """Require that the disk has room for ``size_bytes`` more, and for what the export leaves free.
+
+        Raises:
+            StateDirError: it has not.
+        """
+        if not self._reserve_bytes:
+            return
+        with self.on_disk():
+            free = shutil.disk_usage(self._staging).free
+        if free - size_bytes < self._reserve_bytes:
+            raise StateDirError(
+                f"{self._into}: {free} bytes are free on a disk that has a log dir too; the export leaves "
+                f"{self._reserve_bytes} to the broker",
+                remedy="make room, then run it again; or export to another disk",
+            )
 
     def part(self, name: str) -> Path:
         """Return the path at which a new file is written. A file that is there is from a run that was killed."""
@@ -133,6 +161,7 @@ class ExportDirectory:
                 sync_directory(self._staging)
         self._journal.append(line)
         self._place(line)
+        self._shorten()
 
     def abandon(self, part: Path) -> None:
         """Remove a file that no step will have."""
@@ -156,6 +185,20 @@ class ExportDirectory:
             for path in self._staging.iterdir():
                 if path.name.endswith((_PART, _DONE)):
                     path.unlink()
+        self._shorten()
+
+    def _shorten(self) -> None:
+        """Leave the last step of each partition in a journal of many, once all their files have their places."""
+        if len(self._journal.steps) < self._most_steps:
+            return
+        last: dict[tuple[str, int], Mapping[str, Any]] = {}
+        for step in self._journal.steps:
+            name = step["topic_id"], step["partition"]
+            last.pop(name, None)  # the last step of all stays the last one
+            last[name] = step
+        self._most_steps = max(_MOST_STEPS, 2 * len(last))
+        if len(self._journal.steps) >= self._most_steps:
+            self._journal.replace_steps(list(last.values()))
 
     def _place(self, line: Mapping[str, Any]) -> None:
         folders: set[Path] = set()
@@ -202,6 +245,20 @@ def exported_ends(into: Path, job: Mapping[str, Any]) -> dict[TopicIdPartition, 
     """
     _require_usable(into, job)
     return _exported_ends(read_steps(into / _STAGING / _JOURNAL))
+
+
+def reserve_bytes_of(into: Path, log_dirs: Iterable[Path]) -> int:
+    """Return how many bytes an export into a directory leaves free: some where a log dir is on its disk. Blocking.
+
+    Raises:
+        StateDirError: the disk cannot be asked.
+    """
+    with _usable(into):
+        existing = nearest_existing(into)
+        device = existing.stat().st_dev
+        if not any(path.is_dir() and path.stat().st_dev == device for path in log_dirs):
+            return 0
+        return int(shutil.disk_usage(existing).total * _LEFT_TO_BROKER)
 
 
 def _require_usable(into: Path, job: Mapping[str, Any]) -> None:

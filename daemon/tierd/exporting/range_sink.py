@@ -86,10 +86,11 @@ class RangeSink:
         """Write rows, which follow the earlier ones, up to the end of the present step; return those behind it.
 
         Raises:
-            StateDirError: the disk is full or failing.
+            StateDirError: the disk is full or failing, or has no room but what is left to a broker.
         """
         limit = self._layout.limits.rows
         part = rows if limit is None else rows.slice(0, limit - self._rows)
+        self._directory.require_room(part.nbytes)
         last: int = part.column("offset")[part.num_rows - 1].as_py()
         with self._directory.on_disk():
             for label, labelled in self._by_label(part):

@@ -6,6 +6,7 @@ import difflib
 import re
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
 import pyarrow as pa
@@ -21,7 +22,7 @@ from tierd.errors import (
     TierError,
     UnknownPartitionError,
 )
-from tierd.exporting.export_directory import ExportDirectory, ExportedEnd, exported_ends
+from tierd.exporting.export_directory import ExportDirectory, ExportedEnd, exported_ends, reserve_bytes_of
 from tierd.exporting.export_request import ExportFormat, ExportRequest
 from tierd.exporting.range_sink import ExportLayout, RangeSink
 from tierd.kernels import compile_kernels_for
@@ -94,8 +95,12 @@ class ExportJob:
         request: ExportRequest,
         plans: Sequence[ScanPlan],
         exported: Mapping[TopicIdPartition, int],
+        *,
+        log_dirs: Sequence[Path],
     ) -> None:
+        """Prepare; ``log_dirs`` are those of the broker on this host, to whose disks the export leaves some room."""
         self.plans = plans
+        self._log_dirs = log_dirs
         self._scanner = scanner
         self._request = request
         self._exported = exported
@@ -129,15 +134,18 @@ class ExportJob:
             RefusedError: another process has exported into the directory since the plan was made.
             StateDirError: the directory cannot be written.
         """
-        job = self._request.job(self._scanner.cluster_id)
+        into, job = self._request.into, self._request.job(self._scanner.cluster_id)
         with contextlib.ExitStack() as stack:  # closes what a thread opened for a caller that was cancelled meanwhile
 
             def open_locked() -> ExportDirectory:
-                return stack.enter_context(contextlib.closing(ExportDirectory.open(self._request.into, job)))
+                reserve_bytes = reserve_bytes_of(into, self._log_dirs)
+                return stack.enter_context(
+                    contextlib.closing(ExportDirectory.open(into, job, reserve_bytes=reserve_bytes))
+                )
 
             directory = await in_thread(open_locked)
             if directory.next_offsets() != self._exported:
-                raise RefusedError(f"another process exports into {self._request.into}", remedy="run it again")
+                raise RefusedError(f"another process exports into {into}", remedy="run it again")
             return await self._run(directory, on_progress)
 
     async def _run(self, directory: ExportDirectory, on_progress: OnExportProgress) -> list[ExportedRange]:
@@ -178,6 +186,8 @@ class ExportJob:
         self, sink: RangeSink, span: ScanRange, done: int, on_progress: OnExportProgress
     ) -> TierError | None:
         """Write the records of a range; return the error that ends the read early."""
+        if not span.offset_count:
+            return None
         layout = RowLayout(batch_bytes=_BATCH_BYTES[self._request.format])
         rows = self._scanner.range_rows(span, self._request.isolation, layout)
         async with contextlib.aclosing(one_ahead(rows, name=f"export {span.partition}")) as batches:
@@ -212,14 +222,12 @@ async def export_job(
 
     Raises:
         UnknownPartitionError: no topic has a name that matches.
-        RefusedError: the directory has something else; or since an earlier run a topic was made anew, or a log was cut
-            back below what that run has exported.
+        RefusedError: the directory has something else, or is in a log dir; or since an earlier run a topic was made
+            anew, or a log was cut back below what that run has exported.
         OffsetOutOfRangeError: records that come next have left the tier, or the first offset is below a log start.
         TierError: a store or a log dir cannot be read.
     """
-    for log_dir in deployment.log_dirs:
-        if request.into.is_relative_to(log_dir):
-            raise RefusedError(f"{request.into} is in the log dir {log_dir}", remedy="export into another directory")
+    await asyncio.to_thread(deployment.require_outside_log_dirs, request.into)
     async with source_reader(deployment, request.source, tell=tell) as reader:
         scanner = TierScanner(reader)
         done = await asyncio.to_thread(exported_ends, request.into, request.job(scanner.cluster_id))
@@ -227,7 +235,8 @@ async def export_job(
         for topic in await _matching(scanner, request):
             tell(f"topic {topic}")
             plans.append(await _planned(scanner, request, topic, done))
-        yield ExportJob(scanner, request, plans, {partition: end.next_offset for partition, end in done.items()})
+        exported = {partition: end.next_offset for partition, end in done.items()}
+        yield ExportJob(scanner, request, plans, exported, log_dirs=deployment.log_dirs)
 
 
 async def _matching(scanner: TierScanner, request: ExportRequest) -> list[str]:

@@ -50,10 +50,11 @@ class Journal:
         steps: the lines that earlier runs of the job left, in order. ``append`` adds to it.
     """
 
-    def __init__(self, path: Path, fd: int, steps: list[Step]) -> None:
+    def __init__(self, path: Path, fd: int, steps: list[Step], *, header: Step) -> None:
         self.steps = steps
         self._path = path
         self._fd = fd
+        self._header = header
 
     @classmethod
     def open(cls, path: Path, job: Mapping[str, Any], *, work: str = _RESTORE) -> Self:
@@ -76,8 +77,8 @@ class Journal:
         try:
             _lock(fd, path, work)
             lines = _whole_lines(fd, path)
-            journal = cls(path, fd, lines[1:])
             header = {f"tierd_{work}_journal": _VERSION, "job": dict(job)}
+            journal = cls(path, fd, lines[1:], header=header)
             if not lines:
                 journal._write(header)
                 sync_directory(path.parent)
@@ -97,6 +98,30 @@ class Journal:
         self._write(step)
         self.steps.append(step)
 
+    def replace_steps(self, steps: Sequence[Step]) -> None:
+        """Write the journal anew with other steps, durably; a crash leaves the former journal or the new one.
+
+        Raises:
+            StateDirError: the disk is full or failing; the steps are the former or the new ones.
+        """
+        draft = self._path.with_name(f"{self._path.name}.new")
+        data = b"".join(map(_encoded, (self._header, *steps)))
+        try:
+            fd = open_regular(draft, os.O_RDWR | os.O_CREAT | os.O_TRUNC)
+            try:
+                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                _write_all(fd, data)
+                os.fsync(fd)
+                draft.rename(self._path)
+            except BaseException:
+                os.close(fd)
+                raise
+            former, self._fd, self.steps = self._fd, fd, list(steps)
+            os.close(former)
+            sync_directory(self._path.parent)
+        except OSError as error:
+            raise _unusable(self._path, error) from error
+
     def close(self) -> None:
         """Close the file and release the lock."""
         os.close(self._fd)
@@ -108,7 +133,7 @@ class Journal:
         self.close()
 
     def _write(self, line: Step) -> None:
-        data = json.dumps(line, separators=(",", ":")).encode() + b"\n"
+        data = _encoded(line)
         try:
             end = os.lseek(self._fd, 0, os.SEEK_END)
             try:
@@ -158,13 +183,24 @@ def _require_same_job(lines: Sequence[Step], wanted: object, path: Path, work: s
         raise JournalOfAnotherJobError(path, lines[1:], work=work)
 
 
+def _encoded(line: Step) -> bytes:
+    return json.dumps(line, separators=(",", ":")).encode() + b"\n"
+
+
 def _lock(fd: int, path: Path, work: str) -> None:
+    """Lock the file, which must still be the journal: another process may have written the journal anew meanwhile."""
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if os.path.samestat(os.fstat(fd), path.lstat()):
+            return
+        problem: OSError | None = None
     except BlockingIOError as error:
-        raise AlreadyRunningError(
-            f"{path}: another process works on this {work}", remedy="wait for it, or end it; then run this again"
-        ) from error
+        problem = error
+    except OSError as error:
+        raise _unusable(path, error) from error
+    raise AlreadyRunningError(
+        f"{path}: another process works on this {work}", remedy="wait for it, or end it; then run this again"
+    ) from problem
 
 
 def _whole_lines(fd: int, path: Path) -> list[Step]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
+from numbers import Integral
 from typing import Final, Literal, NamedTuple, TypeAlias
 
 from tierd.errors import ScanRequestError
@@ -41,7 +42,7 @@ def place_in(position: Position, partition: int, *, argument: str) -> Place:
             return AtTime(_milliseconds(position, argument))
         case AtTime() | "earliest" | "latest":
             return position
-        case int():
+        case Integral():  # of numpy, too
             return _offset(position, argument)
         case Mapping():
             if partition not in position:
@@ -65,6 +66,7 @@ def _milliseconds(moment: datetime, argument: str) -> int:
 
 
 def _offset(value: object, argument: str) -> int:
-    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < 1 << 63:
+    offset = int(value) if not isinstance(value, bool) and isinstance(value, Integral) else -1
+    if not 0 <= offset < 1 << 63:
         raise ScanRequestError(f"{argument}: {value!r} is no offset", remedy=_REMEDY)
-    return value
+    return offset

@@ -53,7 +53,7 @@ class RowStream:
 
     async def _next(self) -> ScannedBatch | None:
         if self._is_closed:  # perhaps since the call began: then there is no next batch, and this is not the end
-            raise _closed()
+            raise closed_reader()
         self._taking = asyncio.current_task()
         try:
             return await anext(self._rows, None)
@@ -98,7 +98,7 @@ class ReaderThread:
             TierError: the reader was closed.
         """
         if self._is_closed:
-            raise _closed()
+            raise closed_reader()
         return self._scanner
 
     def call(self, work: Coroutine[Any, Any, T]) -> T:
@@ -177,10 +177,11 @@ def _ends_told() -> Iterator[None]:
                 remedy="open a reader in each process after the fork, or start processes by the method spawn",
             ) from None
         except (LoopClosedError, concurrent.futures.CancelledError):
-            raise _closed() from None
+            raise closed_reader() from None
 
 
-def _closed() -> ScanRequestError:
+def closed_reader() -> ScanRequestError:
+    """Return the error of a call to a reader that was closed."""
     return ScanRequestError(
         "the reader of the tier was closed", remedy="open another one, and use its scans while it is open"
     )

@@ -1,7 +1,8 @@
 """ScanPlan: what a read has to read, fixed when it is planned; later records are not in it."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from numbers import Integral
 from uuid import UUID
 
 from tierd.errors import ScanRequestError
@@ -44,16 +45,25 @@ def parse_request(
     """Return the request that a caller of ``scan`` has spelled.
 
     Raises:
-        ScanRequestError: there is no such isolation level, or the topic id is none.
+        ScanRequestError: there is no such isolation level, the topic id is none, or a partition is no number.
     """
     return ScanRequest(
         topic=topic,
         topic_id=_parse_topic_id(topic_id),
-        partitions=partitions,
+        partitions=None if partitions is None else _parse_partitions(partitions),
         start=start,
         end=end,
         isolation=_parse_isolation(isolation),
     )
+
+
+def _parse_partitions(partitions: Sequence[int]) -> tuple[int, ...]:
+    wanted = tuple(partitions) if isinstance(partitions, Iterable) else (partitions,)
+    if not isinstance(partitions, Iterable) or any(isinstance(n, bool) or not isinstance(n, Integral) for n in wanted):
+        raise ScanRequestError(
+            f"partitions={partitions!r} has no numbers of partitions", remedy="give numbers, such as partitions=[0, 1]"
+        )
+    return tuple(map(int, wanted))
 
 
 def _parse_isolation(text: str) -> IsolationLevel:

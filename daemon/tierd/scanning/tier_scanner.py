@@ -70,7 +70,7 @@ class TierScanner:
         Raises:
             ScanRequestError: a position cannot be understood.
             UnknownPartitionError: there is no such topic or partition.
-            OffsetOutOfRangeError: the read would begin below the log start.
+            OffsetOutOfRangeError: the read would begin below the log start; a range without offsets does not.
             TierError: a log or a store cannot be read.
         """
         topic = await self.choose(request.topic, request.topic_id)
@@ -121,12 +121,12 @@ class TierScanner:
             _planned_end(log, await self._required(task, OffsetSpec.LATEST, request.isolation)),
         )
         start = await self._offset(task, start_place, ends, request.isolation)
-        if start < ends.start_offset:
+        end = await self._offset(task, end_place, ends, request.isolation)
+        if start < ends.start_offset and start < end:  # an empty range lacks nothing
             raise OffsetOutOfRangeError(
                 f"{partition}: offset {start} is below the log start {ends.start_offset}",
                 remedy=f'read from {ends.start_offset} on, or from "{EARLIEST}"',
             )
-        end = await self._offset(task, end_place, ends, request.isolation)
         start = min(start, ends.end_offset)
         end = max(min(end, ends.end_offset), start)
         return ScanRange(

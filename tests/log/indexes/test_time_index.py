@@ -26,6 +26,15 @@ def test_lookup_in_an_empty_index_returns_the_base_offset_without_a_timestamp() 
     assert TimeIndex.from_bytes(b"", BASE, "file").lookup(100) == TimestampOffset(-1, BASE)
 
 
+@pytest.mark.parametrize(("size_bytes", "entries"), [(0, ()), (12, (TimestampOffset(0, BASE),)), (24, ()), (240, ())])
+def test_zeros_are_the_entry_of_timestamp_0_where_there_is_no_unused_room(
+    size_bytes: int, entries: tuple[TimestampOffset, ...]
+) -> None:
+    index = TimeIndex.from_bytes(bytes(size_bytes), BASE, "file")
+    assert index.entries == entries
+    assert index.size_bytes == 12 * len(entries)
+
+
 @pytest.mark.spec("log-format IDX-13")
 def test_lookup_returns_the_largest_entry_at_or_below_a_timestamp() -> None:
     index = TimeIndex.from_bytes(encode((10, 55), (20, 65), (30, 75)) + bytes(120), BASE, "file")

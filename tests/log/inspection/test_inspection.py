@@ -19,10 +19,13 @@ from tierd.log import (
     FileFound,
     Finding,
     Note,
+    OsDisk,
     UnifiedLog,
     encode_offset_checkpoint,
     inspect_path,
+    repair_partition,
 )
+from tierd.log.loading.strict_recovery import find_damage
 from tierd.model import Lineage
 
 app = typer.Typer()
@@ -119,6 +122,20 @@ def test_log_that_was_truncated_to_its_log_start_has_no_damage(tmp_path: Path) -
     assert [each.problem for each in damage(log.directory)] == [
         "leader epoch 0 at offset 0, where leader-epoch-checkpoint has no epoch"
     ]
+
+
+def test_time_index_of_the_timestamp_0_alone_is_no_unused_room(tmp_path: Path) -> None:
+    """The entry of timestamp 0 at the base offset has no bytes but zeros, as the index of every such segment."""
+    log = open_log(tmp_path)
+    log.assign_topic_id(TOPIC_ID)
+    for _ in range(3):
+        lead(log, records(timestamp_ms=0))
+        log.roll(now_ms=NOW_MS)
+    log.close()
+    assert [path.read_bytes() for path in sorted(log.directory.glob("*.timeindex"))[:3]] == [bytes(12)] * 3
+    assert [each for each in inspect_path(log.directory, deep=True) if isinstance(each, Damage)] == []
+    assert repair_partition(log.directory, now_ms=NOW_MS, dry_run=True).plan.steps == ()
+    assert list(find_damage(OsDisk(), log.directory, recovery_point=0, clean=False)) == []
 
 
 def rolled_log(log_dir: Path, *, raised_to: int = 0, before: int = 0) -> UnifiedLog:

@@ -53,6 +53,13 @@ def test_place_of_a_killed_drill_is_removed_by_the_next_one(tmp_path: Path) -> N
         assert names(tmp_path / "drill") == [kept.name, "lock"]
 
 
+def test_result_of_a_topic_with_the_longest_name_is_kept(tmp_path: Path) -> None:
+    with held_scratch(tmp_path / "drill") as scratch:
+        kept = scratch.keep(scratch.new_place(0), f"{'t' * 249}-0", now_ms=1_700_000_000_000)
+        assert kept.is_dir()
+        assert kept.name.startswith("kept-20231114T221320.000000-ttt")
+
+
 def test_sweep_takes_nothing_but_places_and_follows_no_link(tmp_path: Path) -> None:
     with held_scratch(tmp_path / "drill"):
         others = [tmp_path / "drill" / "drill-of-mine", tmp_path / "drill" / "notes"]

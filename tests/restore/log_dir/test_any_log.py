@@ -16,6 +16,7 @@ from tests.restore.log_dir.lab import PARTITION, Lab
 from tierd.log import (
     BatchBuilder,
     Compression,
+    Damage,
     NewRecord,
     Record,
     RecordBatch,
@@ -24,7 +25,9 @@ from tierd.log import (
     encode_empty_batch,
     encode_lineage,
     file_name,
+    inspect_path,
     iter_batches,
+    repair_partition,
 )
 from tierd.log.files.checkpoints import encode_topic_id
 from tierd.log.producers.snapshot_rebuild import rebuild_producers
@@ -256,11 +259,14 @@ def test_restored_log_has_the_records_of_the_source(
             await lab.restore(lab.plan(segments, mode=mode, log_start_offset=first, is_compacted=True))
 
         asyncio.run(restored())
+        damage = [each for each in inspect_path(lab.log_dir, deep=True) if isinstance(each, Damage)]
+        steps = repair_partition(lab.directory, now_ms=1, dry_run=True).plan.steps
         loaded = lab.load()
         loaded.maybe_increment_high_watermark(loaded.log_end_offset)
         every, committed = (_read(loaded, each) for each in IsolationLevel)
         stable, end = loaded.last_stable_offset, loaded.log_end_offset
         loaded.close()
+    assert (damage, steps) == ([], ())
     restored_end = log.end_offset if mode is RestoreMode.REPLICA else log.decided_end(start)
     wanted = [each for each in log.records if start <= each.offset < restored_end]
     wanted_committed = [each for each in wanted if each.offset not in log.aborted and each.offset < stable]

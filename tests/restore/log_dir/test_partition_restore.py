@@ -24,11 +24,14 @@ from tests.restore.log_dir.lab import (
 from tierd.errors import RefusedError, RemoteIntegrityError, RemoteResourceNotFoundError
 from tierd.log import (
     CLEAN_SHUTDOWN_FILE,
+    Damage,
     build_indexes,
+    inspect_path,
     iter_batches,
     parse_producer_snapshot,
     read_offset_checkpoint,
     read_producer_snapshot,
+    repair_partition,
 )
 from tierd.model import EpochEntry, IndexType, IsolationLevel, Lineage, RemoteLogSegmentMetadata
 from tierd.restore.plan.partition_plan import RestoreMode
@@ -180,6 +183,32 @@ async def test_snapshot_is_named_by_the_offset_behind_its_segment(lab: Lab, sour
         assert read_producer_snapshot(lab.directory / name) == read_producer_snapshot(directory / name)
 
 
+@pytest.mark.parametrize("are_lost", [False, True], ids=["in the tier", "lost"])
+@pytest.mark.parametrize("mode", RestoreMode)
+async def test_every_segment_but_the_first_has_a_snapshot_at_its_base_as_inspections_and_repairs_demand(
+    lab: Lab, source: Path, mode: RestoreMode, are_lost: bool
+) -> None:
+    log = new_log(source)
+    producers = TransactionalProducers(log)
+    for entry in ("A", "A+", "B", "B!", "-", "A", "A+", "B", "B+"):
+        producers.append(entry)
+        log.roll(now_ms=1)
+    directory = closed(log)
+    kept = {path.name: read_producer_snapshot(path) for path in directory.glob("*.snapshot")}
+    for path in directory.glob("*.snapshot"):
+        if are_lost:
+            path.unlink()
+    restored = await lab.restore(lab.plan(await lab.copy(directory), mode=mode))
+
+    bases = sorted(int(path.stem) for path in lab.directory.glob("*.log"))
+    assert len(bases) > 4
+    assert {int(path.stem) for path in lab.directory.glob("*.snapshot")} == {*bases[1:], restored.log_end_offset}
+    if mode is not RestoreMode.IMPORT:
+        assert {path.name: read_producer_snapshot(path) for path in lab.directory.glob("*.snapshot")} == kept
+    assert [each for each in inspect_path(lab.directory, deep=True) if isinstance(each, Damage)] == []
+    assert repair_partition(lab.directory, now_ms=1, dry_run=True).plan.steps == ()
+
+
 async def test_highest_producer_id_is_that_of_batches_and_of_snapshots(lab: Lab, source: Path) -> None:
     log = new_log(source)
     for producer_id in (1500, 1000):
@@ -227,9 +256,12 @@ async def test_import_forgets_epochs_producers_and_aborted_records(lab: Lab, sou
     loaded = lab.load()
     assert loaded.topic_id == NEW_TOPIC.topic_id
     assert values(read_all(loaded)) == [each for each in committed if each[0] not in aborted | markers]
-    (snapshot,) = lab.directory.glob("*.snapshot")
-    assert snapshot.name == f"{restored.log_end_offset:020d}.snapshot"
-    assert parse_producer_snapshot(snapshot.read_bytes(), "snapshot") == ()
+    snapshots = sorted(lab.directory.glob("*.snapshot"))
+    assert [int(path.stem) for path in snapshots] == [base for base, _ in stored_log(lab.directory)[1:]] + [
+        restored.log_end_offset
+    ]
+    for snapshot in snapshots:
+        assert parse_producer_snapshot(snapshot.read_bytes(), "snapshot") == ()
 
 
 @pytest.mark.spec("changelog-restore 75")

@@ -2,12 +2,14 @@
 
 import asyncio
 import contextlib
+import os
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from tierd.config import HostSettings
-from tierd.log import BrokerIdentity, FoundIdentity, broker_identity, read_identities
+from tierd.errors import RefusedError
+from tierd.log import META_PROPERTIES, BrokerIdentity, FoundIdentity, broker_identity, read_identities
 from tierd.metadata import KeyValueStore, MetadataKeyFactory, metadata_keys, open_metadata
 
 
@@ -32,6 +34,22 @@ class HostMetadata:
     def log_dirs(self) -> tuple[Path, ...]:
         """Return the log dirs."""
         return tuple(log_dir.path for log_dir in self.config.log_dirs)
+
+    def require_outside_log_dirs(self, directory: Path) -> None:
+        """Require that a directory to write into is in no log dir: no broker starts with what is not its own. Blocking.
+
+        Log dirs are those of the configuration, also behind links, and every directory with a ``meta.properties``.
+
+        Raises:
+            RefusedError: it is in one, or is one.
+        """
+        own, resolved = {path.resolve() for path in self.log_dirs}, directory.resolve()
+        for place in (resolved, *resolved.parents):
+            if place in own or os.path.lexists(place / META_PROPERTIES):
+                raise RefusedError(
+                    f"{directory} is in the log dir {place}",
+                    remedy="name a directory outside of the log dirs of brokers",
+                )
 
     async def identity(self) -> BrokerIdentity:
         """Return the cluster and the broker, as they are configured or as the log dirs name them.

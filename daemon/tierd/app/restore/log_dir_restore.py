@@ -230,8 +230,7 @@ async def log_dir_restore(deployment: Deployment, request: LogDirRestoreRequest)
     config, into = deployment.config, request.into
     async with restore_source(deployment, request.source, clock=clock, tell=request.tell) as source:
         prices = await asyncio.to_thread(prices_of, config.remote, config.cost.price_file)
-        paths = deployment.log_dirs
-        others = tuple(path for path in paths if path != into) if into in paths else ()
+        others = await asyncio.to_thread(_other_log_dirs, deployment.log_dirs, into)
         stage = request.stage or stage_beside(into)
         directories = await asyncio.to_thread(partial(TargetDirectories.read, into, others=others, stage=stage))
         making = PlanMaking(deployment, source, request.plan, directories, clock=clock)
@@ -245,6 +244,12 @@ async def log_dir_restore(deployment: Deployment, request: LogDirRestoreRequest)
             other_log_dirs=others,
         )
         yield LogDirRestore(request, source, plan, holds, target=target, replan=making.plan_one)
+
+
+def _other_log_dirs(log_dirs: Sequence[Path], into: Path) -> tuple[Path, ...]:
+    """Return the other log dirs of the configuration if ``into`` is one of them, also behind links. Blocking."""
+    others = tuple(path for path in log_dirs if path.resolve() != into.resolve())
+    return others if len(others) < len(log_dirs) else ()
 
 
 async def _holds(

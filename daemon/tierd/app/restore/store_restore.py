@@ -24,7 +24,7 @@ from tierd.app.restore.catalogue_facts import read_catalogue
 from tierd.app.restore.restore_source import RestoreSource, SourceRequest, restore_source
 from tierd.app.restore.topic_facts import topic_facts
 from tierd.clock import Clock, SystemClock
-from tierd.errors import RefusedError
+from tierd.errors import RefusedError, StateDirError
 from tierd.files import make_private_directory
 from tierd.kernels import compile_kernels_for
 from tierd.log import OsDisk, read_file, replace_file
@@ -149,10 +149,19 @@ class StoreRestore:
         """Restore every store to its end, several at a time; a failure ends one store. Repeated, it goes on.
 
         Raises:
-            OSError: a directory cannot be made.
+            StateDirError: a directory cannot be made.
             RefusedError: the application whose stores they are runs, or belongs to another user; or the file of the
                 metrics cannot be written.
         """
+        try:
+            return await self._run(report)
+        except OSError as error:
+            raise StateDirError(
+                f"{error.filename or self._request.into}: {error.strerror or error}",
+                remedy="make room, or name a directory --into that this user may write",
+            ) from error
+
+    async def _run(self, report: ReportStores) -> list[StoreOutcome]:
         count = sum(planned.end_offset - planned.start_offset for planned in self.plans)
         await compile_kernels_for(count)
         if self._request.streams is not None:
@@ -237,10 +246,12 @@ async def store_restore(deployment: Deployment, request: StoreRestoreRequest) ->
 
     Raises:
         UnknownPartitionError: the tier has no changelog of a name.
-        RefusedError: log dirs are to be read of a topic that may be compacted or not.
+        RefusedError: log dirs are to be read of a topic that may be compacted or not, or the directory of the stores
+            is in a log dir.
         RestoreError: a changelog cannot be read.
         TierError: a store cannot be opened or read.
     """
+    await asyncio.to_thread(deployment.require_outside_log_dirs, request.into)
     clock = SystemClock()
     async with restore_source(deployment, request.source, clock=clock, tell=request.tell) as source:
         partitions = await source.partitions(request.names)

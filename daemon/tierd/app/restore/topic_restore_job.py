@@ -162,10 +162,12 @@ async def topic_restore_job(deployment: Deployment, request: TopicRestoreRequest
 
     Raises:
         ConfigError: the cluster of the tier is not known, or the file of prices is wrong.
-        RefusedError: no topic of the tier matches, or two would get one name.
+        RefusedError: no topic of the tier matches, two would get one name, or the journal is to be in a log dir.
         KafkaError: the target does not answer.
         TierError: a store cannot be opened or read.
     """
+    if request.journal is not None:
+        await asyncio.to_thread(deployment.require_outside_log_dirs, request.journal)
     clock = SystemClock()
     config = deployment.config
     async with (

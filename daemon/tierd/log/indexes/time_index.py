@@ -28,12 +28,14 @@ class TimeIndex:
     def from_bytes(cls, data: bytes, base_offset: int, name: str) -> Self:
         """Parse a whole file. Zeros at the end are the unused room of the index of an active segment.
 
+        A file of 12 zeros has no such room: it has the entry of timestamp 0 at the base offset alone.
+
         Raises:
             CorruptIndexError: the file ends within an entry, or the entries do not increase.
         """
         if len(data) % ENTRY.size:
             raise _corrupt(name, f"{len(data)} bytes are no whole number of entries")
-        used = len(data.rstrip(b"\0"))
+        used = len(data.rstrip(b"\0")) if len(data) > ENTRY.size else len(data)
         used += -used % ENTRY.size
         entries = tuple(TimestampOffset(t, base_offset + r) for t, r in ENTRY.iter_unpack(data[:used]))
         if any(

@@ -5,7 +5,7 @@
     <scratch>/lock                        held while a drill runs; has the process id
     <scratch>/drill-<number>/log-dir      log dir with the restored partition
     <scratch>/drill-<number>/stage        work of the restore
-    <scratch>/kept-<time>-<partition>/    result that a person asked to keep
+    <scratch>/kept-<time>-<partition>/    result that a person asked to keep; a long name is cut
 """
 
 import fcntl
@@ -26,6 +26,7 @@ from tierd.files import make_own_directory, open_regular
 log = structlog.get_logger()
 
 _PLACE: Final = re.compile(r"drill-[0-9]{1,9}")
+_MAX_NAME: Final = 255  # of a file; a topic has up to 249
 _HEADROOM: Final = 1.1
 _LEAST_FREE: Final = 0.05  # of the file system: a broker may have its log dirs on it
 _LEAST_KEPT: Final = 0.95  # of a smaller room: there a drill is to be hardly noticed
@@ -74,7 +75,8 @@ class DrillScratch:
             OSError: it cannot be renamed.
         """
         moment = datetime.fromtimestamp(now_ms / 1000, UTC).strftime("%Y%m%dT%H%M%S.%f")
-        return place.rename(self._directory / f"kept-{moment}-{partition}")
+        name = f"kept-{moment}-{partition}"
+        return place.rename(self._directory / name[:_MAX_NAME])
 
 
 @contextmanager

@@ -194,7 +194,7 @@ class PartitionStage:
         if not gap:  # an active segment of its own: the others stay equal to their copies
             write_durably(directory / file_name(log_end, ".log"), b"")
         if mode is RestoreMode.IMPORT:
-            write_empty_snapshots(directory, [*gap, log_end])
+            write_empty_snapshots(directory, [*(each.base_offset for each in segments[1:]), *gap, log_end])
         else:
             write_transaction_indexes(segments)
             write_snapshots(directory, segments, [*gap, log_end], is_decided=mode is not RestoreMode.REPLICA)

@@ -1,6 +1,7 @@
 """Producer snapshots and transaction indexes of a staged directory (changelog-restore 4.2, step 8)."""
 
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,14 +18,15 @@ from tierd.log import (
 from tierd.restore.log_dir.segment_staging import StagedSegment
 from tierd.restore.log_dir.staged_files import write_durably
 
-_KEPT = 3  # at the bases of the last two segments, and at the log end
+_REQUIRED = 3  # at the bases of the last two segments, and at the log end: a broker loads its producers from them
 
 
 class StagedProducers:
-    """Producers at the ends of staged segments: fetched, or replayed from the nearest snapshot before."""
+    """Producers at the ends of staged segments: fetched, or replayed from the nearest known ones before."""
 
     def __init__(self, segments: Sequence[StagedSegment]) -> None:
         self._segments = segments
+        self._replayed_last: tuple[int, bytes] | None = None  # the segment, and the snapshot at its end
 
     def snapshot_at_end(self, index: int) -> bytes:
         """Return the producer snapshot at the end of a segment. Blocking.
@@ -49,15 +51,19 @@ class StagedProducers:
         """Replay up to the end of a segment; from the log's begin if the snapshot before contradicts the batches."""
         before, first = self._state_before(index)
         try:
-            return self._replay(before, first, index)
+            rebuilt = self._replay(before, first, index)
         except InvalidTransactionStateError:
             if not before:
                 raise
-            return self._replay((), 0, index)
+            rebuilt = self._replay((), 0, index)
+        self._replayed_last = index, rebuilt[0]
+        return rebuilt
 
     def _state_before(self, index: int) -> tuple[tuple[ProducerStateEntry, ...], int]:
-        """Return the nearest fetched state before a segment, and the segment that begins there."""
+        """Return the nearest known state before a segment, and the segment that begins there."""
         for at in range(index - 1, -1, -1):
+            if self._replayed_last is not None and self._replayed_last[0] == at:
+                return parse_producer_snapshot(self._replayed_last[1], "replayed producers"), at + 1
             fetched = self._fetched(at)
             if fetched is not None:
                 return fetched, at + 1
@@ -101,7 +107,9 @@ def write_transaction_indexes(segments: Sequence[StagedSegment]) -> None:
 def write_snapshots(
     directory: Path, segments: Sequence[StagedSegment], later_offsets: Sequence[int], *, is_decided: bool
 ) -> None:
-    """Write the producer snapshots at the bases of the last two segments and at the log end. Blocking.
+    """Write the producer snapshots at the bases of the segments but the first, and at the log end. Blocking.
+
+    A broker keeps these, and does not copy a segment to a tiered storage of its own without the snapshot at its end.
 
     Args:
         directory: the staged directory.
@@ -116,12 +124,20 @@ def write_snapshots(
     """
     history, last = StagedProducers(segments), len(segments) - 1
     ends = [*enumerate(segment.base_offset for segment in segments[1:]), *((last, base) for base in later_offsets)]
-    for index, base in ends[-_KEPT:] if segments else ():
+    required = ends[-_REQUIRED:] if segments else []
+
+    def write(index: int, base: int) -> None:
         snapshot = history.snapshot_at_end(index)
         if is_decided and index == last:
             entries = parse_producer_snapshot(snapshot, "snapshot at the end")
             snapshot = encode_producer_snapshot(tuple(replace(entry, current_txn_first_offset=-1) for entry in entries))
         write_durably(directory / file_name(base, ".snapshot"), snapshot)
+
+    with suppress(LogError):  # a broker also starts without those of older segments
+        for index, base in ends[: -len(required)]:
+            write(index, base)
+    for index, base in required:
+        write(index, base)
 
 
 def write_empty_snapshots(directory: Path, offsets: Iterable[int]) -> None:
