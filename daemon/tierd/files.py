@@ -2,6 +2,7 @@
 
 import errno
 import os
+import shutil
 import socket
 import stat
 import struct
@@ -14,6 +15,8 @@ _OF_OTHERS = 0o077
 _WRITTEN_BY_OTHERS = 0o022
 _OWN_DESCRIPTORS = "/proc/self/fd"
 _CREDENTIALS = struct.Struct("3i")  # pid, uid, gid
+_LEAST_FREE = 0.05  # of the file system
+_LEAST_KEPT = 0.95  # of what is free: on a nearly full disk, work that the broker hardly notices is still done
 
 
 def open_regular(
@@ -57,6 +60,18 @@ def nearest_existing(path: Path) -> Path:
         OSError: the file system does not say.
     """
     return next(each for each in (path, *path.parents) if each.exists())
+
+
+def bytes_left_to_broker(path: Path) -> int:
+    """Return how many bytes of a file system tierd leaves free, since a broker may have its log dirs on it. Blocking.
+
+    5 % of the file system; where less is free already, 95 % of what is free.
+
+    Raises:
+        OSError: the file system does not say.
+    """
+    usage = shutil.disk_usage(path)
+    return int(min(usage.total * _LEAST_FREE, usage.free * _LEAST_KEPT))
 
 
 def replace_privately(path: Path, content: bytes) -> None:

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple, Self
 
 from tierd.errors import RefusedError, StateDirError
-from tierd.files import nearest_existing, sync_directory
+from tierd.files import bytes_left_to_broker, nearest_existing, sync_directory
 from tierd.model import TopicIdPartition, uuid_from_text, uuid_to_text
 from tierd.restore import Journal, JournalOfAnotherJobError, read_job, read_steps
 
@@ -31,7 +31,6 @@ _JOURNAL: Final = "journal"
 _DONE: Final = ".done"
 _PART: Final = ".part"
 _MOST_STEPS: Final = 20_000  # in the journal, which is read as a whole
-_LEFT_TO_BROKER: Final = 0.05  # of the file system: a broker stops when its disk is full
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,7 +257,7 @@ def reserve_bytes_of(into: Path, log_dirs: Iterable[Path]) -> int:
         device = existing.stat().st_dev
         if not any(path.is_dir() and path.stat().st_dev == device for path in log_dirs):
             return 0
-        return int(shutil.disk_usage(existing).total * _LEFT_TO_BROKER)
+        return bytes_left_to_broker(existing)
 
 
 def _require_usable(into: Path, job: Mapping[str, Any]) -> None:

@@ -21,15 +21,13 @@ from typing import Final
 import structlog
 
 from tierd.errors import AlreadyRunningError, RefusedError, StateDirError
-from tierd.files import make_own_directory, open_regular
+from tierd.files import bytes_left_to_broker, make_own_directory, open_regular
 
 log = structlog.get_logger()
 
 _PLACE: Final = re.compile(r"drill-[0-9]{1,9}")
 _MAX_NAME: Final = 255  # of a file; a topic has up to 249
 _HEADROOM: Final = 1.1
-_LEAST_FREE: Final = 0.05  # of the file system: a broker may have its log dirs on it
-_LEAST_KEPT: Final = 0.95  # of a smaller room: there a drill is to be hardly noticed
 
 
 class DrillScratch:
@@ -49,12 +47,11 @@ class DrillScratch:
             RefusedError: less than 5 % of the file system would be free, or less than 95 % of what is free now.
             OSError: it cannot be made.
         """
-        usage = shutil.disk_usage(self._directory)
-        needed = int(size_bytes * _HEADROOM)
-        reserve = int(min(usage.total * _LEAST_FREE, usage.free * _LEAST_KEPT))
-        if usage.free - needed < reserve:
+        needed, reserve = int(size_bytes * _HEADROOM), bytes_left_to_broker(self._directory)
+        free = shutil.disk_usage(self._directory).free
+        if free - needed < reserve:
             raise RefusedError(
-                f"{self._directory}: {usage.free} bytes are free; the drill needs {needed}, and leaves {reserve}",
+                f"{self._directory}: {free} bytes are free; the drill needs {needed}, and leaves {reserve}",
                 remedy="make room, or set drill.scratch_dir to a larger file system",
             )
         self._number += 1
