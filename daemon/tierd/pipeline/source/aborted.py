@@ -66,7 +66,9 @@ class AbortedSearch:
         self._require_no_end_in_a_hole(start_offset, end_offset, tuple(found))
         return tuple(found)
 
-    def _require_no_end_in_a_hole(self, start_offset: int, end_offset: int, known: Sequence[AbortedTransaction]) -> None:
+    def _require_no_end_in_a_hole(
+        self, start_offset: int, end_offset: int, known: Sequence[AbortedTransaction]
+    ) -> None:
         """Refuse rows of a transaction whose marker may be in no place, as ``AbortedLookup`` of the daemon's reader."""
         tail, branch = self._snapshot.tail, self._snapshot.branch
         local_start, local_end = (None, 0) if tail is None else (tail.start_offset, tail.high_watermark)
