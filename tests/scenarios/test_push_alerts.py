@@ -63,6 +63,11 @@ class Hosts:
         self._partition.cut_back(last[0])
         return last[1]
 
+    def damage(self) -> None:
+        """Write what is no batch into the active segment."""
+        with self._partition.active_segment.open("ab") as file:
+            file.write(b"damaged" * 20)
+
     def kept_aside(self) -> list[bytes]:
         """Return the batches that the standby has set aside."""
         return [
@@ -125,3 +130,10 @@ def test_leader_that_has_lost_committed_records_fires_at_the_standby_which_keeps
     lost = frozen.lose_last_batch()
     watched.require_firing("TierdLeaderLostRecords", frozen.standby)
     assert frozen.kept_aside() == [lost]
+
+
+def test_log_that_cannot_be_read_to_its_end_fires(frozen: Hosts, watched: WatchedDaemons) -> None:
+    frozen.thaw()
+    watched.require_silent("TierdPushCannotRead", frozen.leader)
+    frozen.damage()
+    watched.require_firing("TierdPushCannotRead", frozen.leader)

@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from itertools import chain
 from pathlib import Path
+from uuid import UUID
 
 import pytest
 
@@ -14,7 +15,7 @@ from tests.scenarios.conftest import MakeBroker
 from tests.scenarios.traffic import TopicPlan, Traffic
 from tests.services.kafka_cluster import KafkaBroker
 from tierd.clock import SystemClock
-from tierd.log import read_lineage
+from tierd.log import identify_directory, read_lineage
 from tierd.model import TopicIdPartition
 from tierd.replication.tail.tail_follower import TailFollower
 from tierd.replication.tail.tail_values import TailSettings
@@ -80,11 +81,18 @@ async def following(broker: KafkaBroker) -> AsyncIterator[TailFollower]:
 
 async def followed(follower: TailFollower, broker: KafkaBroker, name: str) -> tuple[TailedLog, RecordingListener]:
     topic_id = await asyncio.to_thread(lambda: broker.topic_id(name))
-    await eventually(lambda: broker.partition_dir(name, 0) is not None, what=f"the directory of {name}")
+    await eventually(lambda: is_made(broker, name, topic_id), what=f"directory and topic id of {name}")
     log = await follower.follow(TopicIdPartition(topic_id, name, 0))
     listener = RecordingListener(log.log_end_offset)
     log.listen(listener)
     return log, listener
+
+
+def is_made(broker: KafkaBroker, name: str, topic_id: UUID) -> bool:
+    """Return True once the broker has made a partition: first the directory, then the segment, then the topic id."""
+    path = broker.partition_dir(name, 0)
+    directory = None if path is None else identify_directory(path)
+    return directory is not None and directory.topic_id == topic_id
 
 
 async def assert_same_log(broker: KafkaBroker, name: str, log: TailedLog, listener: RecordingListener) -> None:

@@ -36,6 +36,7 @@ LEADER = PushLeaderUse(
     processing_seconds=NONE,
     tail_partitions=10,
     tail_watched=8,
+    unread_partitions=2,
     tail_bytes=100,
     tail_cpu_s=1.5,
 )
@@ -75,6 +76,7 @@ def test_both_sides_are_shown() -> None:
         'tierd_push_request_bytes_bucket{le="+Inf"} 3.0',
         "tierd_push_request_bytes_sum 9.5",
         "tierd_push_tail_cpu_seconds_total 1.5",
+        "tierd_push_unread_partitions 2.0",
         'tierd_push_partitions{state="push"} 2.0',
         'tierd_push_partitions{state="pull"} 1.0',
         'tierd_push_copy_lag_records{partition="0",topic="orders"} 4.0',

@@ -52,6 +52,7 @@ class PushLeaderUse:
         session_ends: by reason.
         retries: by error of the answer.
         queue_depths: by pusher.
+        unread_partitions: partitions that are to be sent and cannot be read, or not to their end.
         tail_bytes, tail_cpu_s: cost of tail mode.
     """
 
@@ -74,6 +75,7 @@ class PushLeaderUse:
     processing_seconds: HistogramUse
     tail_partitions: int
     tail_watched: int
+    unread_partitions: int
     tail_bytes: int
     tail_cpu_s: float
 
@@ -163,6 +165,7 @@ PUSH_METRICS = (
         "tierd_push_tail_watched_partitions",
         "Partitions of which the kernel reports growth; tail mode polls the others.",
     ),
+    gauge("tierd_push_unread_partitions", "Partitions that are to be sent and cannot be read, or not to their end."),
     counter("tierd_push_tail_bytes_total", "Record bytes that tail mode read."),
     counter("tierd_push_tail_cpu_seconds_total", "CPU time of tail mode."),
     gauge("tierd_push_connections", "Connections of other daemons to push.listen."),
@@ -260,6 +263,7 @@ def _leader_samples(use: PushLeaderUse) -> Iterator[Sample]:
         yield "tierd_push_lag_seconds", labels, lag.seconds
     yield "tierd_push_tail_partitions", (), use.tail_partitions
     yield "tierd_push_tail_watched_partitions", (), use.tail_watched
+    yield "tierd_push_unread_partitions", (), use.unread_partitions
     yield "tierd_push_tail_bytes_total", (), use.tail_bytes
     yield "tierd_push_tail_cpu_seconds_total", (), use.tail_cpu_s
 

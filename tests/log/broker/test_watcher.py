@@ -1,5 +1,7 @@
 import asyncio
 import errno
+import os
+import resource
 import shutil
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -170,6 +172,19 @@ async def test_a_log_dir_that_cannot_be_watched_is_offline(tmp_path: Path) -> No
     with pytest.raises(LogDirOfflineError, match="gone"):
         async with LogDirWatcher([tmp_path / "gone"]):
             pass
+
+
+async def test_no_descriptor_for_a_watch_is_an_error_that_callers_poll_after(log_dir: Path) -> None:
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    free = os.dup(0)
+    os.close(free)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (free, before[1]))
+    try:
+        with pytest.raises(LogDirOfflineError, match="Too many open files") as raised:
+            await LogDirWatcher([log_dir]).__aenter__()
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
+    assert "fs.inotify.max_user_instances" in raised.value.remedy
 
 
 async def test_watcher_that_is_not_open_refuses_to_watch(log_dir: Path) -> None:

@@ -5,6 +5,7 @@ from pathlib import Path
 from uuid import UUID
 
 import pytest
+from structlog.testing import capture_logs
 
 from tests.fakes.eventually import eventually
 from tests.fakes.memory_follower_log import MemoryFollowerLog
@@ -13,7 +14,13 @@ from tests.replication.follower.leaders import FakeLeaders
 from tests.replication.follower.standby_setup import StandbyDisk, StandbyRun, read_content
 from tierd.model import TopicIdPartition, TopicPartition
 from tierd.replication.follower.followed_partition import FetchStage, FollowedPartition, LeaderClaim
-from tierd.replication.follower.leader_connection import LeaderAnswerError, LeaderChannel, LeaderConnection
+from tierd.replication.follower.leader_connection import (
+    FollowerRequest,
+    LeaderAnswerError,
+    LeaderChannel,
+    LeaderConnection,
+)
+from tierd.replication.follower.log_comparison import COMPARED_BYTES
 from tierd.replication.follower.pull_changes import PullChanges
 from tierd.replication.follower.pull_fetcher import PullFetcher, PullSettings
 from tierd.replication.follower.record_intake import RecordIntake
@@ -25,6 +32,7 @@ from tierd.replication.model.messages import (
     AssignmentsResponse,
     FetchRecordsRequest,
     FetchRecordsResponse,
+    PartitionFetchResult,
 )
 from tierd.replication.model.push_error_code import PushErrorCode
 from tierd.testing import cancel_at
@@ -125,6 +133,43 @@ async def test_damaged_records_are_fetched_again() -> None:
     setup.clock.advance(1)
     await setup.fetcher.run_round()
     assert (setup.end(), setup.replica().last_error) == (1, "")
+
+
+async def answer_half_readable(request: FollowerRequest) -> object:
+    """Answer for a leader with another last record, at offset 9, that cannot read what lies below that."""
+    assert isinstance(request, FetchRecordsRequest)
+    (asked,) = request.partitions
+    is_last = asked.is_comparison and asked.fetch_offset == 9
+    result = PartitionFetchResult(
+        topic_id=TOPIC_ID,
+        partition=0,
+        error_code=PushErrorCode.KAFKA_STORAGE_ERROR if asked.is_comparison and not is_last else 0,
+        log_version=5,
+        log_end_offset=10,
+        log_start_offset=0,
+        records=(batch(9, value=b"other"),) if is_last else (),
+    )
+    return FetchRecordsResponse(partitions=(result,))
+
+
+async def test_difference_that_stays_is_logged_once_while_its_begin_cannot_be_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    setup = FetcherSetup()
+    for offset in range(10):
+        setup.leader.partitions[TOPIC_ID, 0].append(batch(offset, value=b"v" * COMPARED_BYTES))
+    for _ in range(20):
+        await setup.fetcher.run_round()
+    assert setup.end() == 10
+    monkeypatch.setattr(setup.leader, "answer", answer_half_readable)
+
+    with capture_logs() as lines:
+        for _ in range(20):
+            await setup.fetcher.run_round()
+            setup.clock.advance(1)
+
+    assert [line["offset"] for line in lines if line["event"] == "log_differs_from_leader"] == [9]
+    assert setup.end() == 10
 
 
 async def test_nothing_is_fetched_while_the_memory_is_in_use() -> None:

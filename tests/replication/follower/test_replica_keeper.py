@@ -48,3 +48,25 @@ async def test_steps_of_a_caller_that_was_cancelled_are_carried_out_later(suspen
         for name, topic_id in (("orders", NEW), ("payments", OTHER)):
             log = service.log(TopicPartition(name, 0))
             assert (log.topic_id, log.config.segment_bytes) == (topic_id, 500)
+
+
+@pytest.mark.parametrize("suspension", range(1, 12))
+async def test_copy_of_a_leader_without_records_is_followed_anew_where_the_caller_was_cancelled(
+    suspension: int, tmp_path: Path
+) -> None:
+    disk = StandbyDisk()
+    topics = StandbyTopics({}, flush="never", flush_interval_s=1)
+    async with disk.service(topics.config_for) as service:
+        replicas, settings = StandbyReplicas(), StandbySettings(state_dir=tmp_path)
+        keeper = ReplicaKeeper(service, replicas, topics, StandbyMemory(), clock=disk.clock, settings=settings)
+        await keeper.carry_out(keeper.book.on_announced(1, [assigned("orders", OLD)]))
+        (replica,) = replicas
+
+        await cancel_at(suspension, lambda: keeper.keep_lost_copy(replica))
+
+        async with asyncio.timeout(_DEADLINE_S):
+            await keeper.retry()
+            while not all(each.usable_log for each in replicas):  # the files are moved in a thread after the cancel
+                await asyncio.sleep(0)
+                await keeper.retry()
+        assert [str(each.partition) for each in replicas] == ["orders-0"]

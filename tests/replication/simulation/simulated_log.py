@@ -220,9 +220,12 @@ class SimulatedLeaderLog:
             self._listener.on_log_start_offset(offset)
 
     def truncate(self, offset: int, *, leader_epoch: int) -> None:
-        """Become shorter: the broker was told so by another leader, and leads again in another epoch."""
+        """Become shorter: the broker was told so by another leader, and leads again in another epoch.
+
+        Tail mode sees the end of the last batch, also where the cleaner has removed what was between it and ``offset``.
+        """
         self.leader_epoch = leader_epoch
-        self.log._truncate(offset)
+        self.log.lose_tail(offset)
         if self._listener is not None:
             self._listener.on_truncated(self.log_end_offset)
 

@@ -162,9 +162,12 @@ async def test_batch_that_does_not_become_sound_is_a_problem_of_its_partition(lo
         broker.append(2)
         await eventually(lambda: follower.statistics().looks > looks, what="a look")
         assert (follower.problem_of(PARTITION), log.log_end_offset) == (None, 0)
-        clock.added_s = 11.0
-        problem = follower.problem_of(PARTITION)
+        with capture_logs() as events:
+            clock.added_s = 11.0
+            problem = follower.problem_of(PARTITION)
+            await eventually(lambda: bool(events), what="the line in the log")
         assert problem is not None
+        assert [(event["event"], event["partition"]) for event in events] == [("tail_failed", "orders-0")]
         assert f"{broker.active}: no whole and sound batch for 11 s" in str(problem)
         assert "run tierd inspect" in follower.statistics().problems[PARTITION]
 

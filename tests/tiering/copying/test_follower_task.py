@@ -9,7 +9,7 @@ import pytest
 
 from tests.fakes.log_dirs import LogDirWriter, SegmentShape
 from tests.fakes.remote_segments import FINISHED, segment, step
-from tests.tiering.setups import CLUSTER_ID, Tier, partition_of
+from tests.tiering.setups import CLUSTER_ID, Tier, delete_segment, partition_of
 from tierd.errors import RemoteStorageNotReadyError
 from tierd.log import PartitionScan, identify_directory, scan_partition
 from tierd.metadata import Batch, Delete, RemoteLogMetadataManager
@@ -150,6 +150,100 @@ async def test_follower_keeps_its_holds_where_the_metadata_store_has_lost_its_co
     with pytest.raises(RemoteStorageNotReadyError):
         await task.run_once()
     assert [each.base_offset for each in session.hold.held(key)] == [16]
+
+
+class SteppedOver:
+    """Follower whose leader had lost a segment before it was copied, and went on behind it."""
+
+    def __init__(self, tmp_path: Path, *, deleted: int) -> None:
+        """Let the leader copy the first segment and the third, and the follower's broker delete the first ones."""
+        self.log_dir = LogDirWriter(tmp_path / "kafka")
+        self.writer = self.log_dir.add_partition("orders")
+        self.writer.fill(rolled_segments=4, shape=SegmentShape())
+        self.log_dir.write_checkpoints()
+        self.tier = Tier(tmp_path, [self.log_dir.path])
+        self.leader = self.tier.session(hold_mode="none", broker_id=1)
+        self.hold = SegmentHold(mode="link", hold_dir=tmp_path / "hold", max_bytes=None)
+        self.partition = partition_of(self.writer.path)
+        self.local = PartitionLog(self._scan(), self.hold)
+        self._deleted = deleted
+        self.reads = 0
+
+    def _scan(self) -> PartitionScan:
+        directory = identify_directory(self.writer.path)
+        assert directory is not None
+        return scan_partition(directory)
+
+    async def lead(self) -> None:
+        await self.leader.metadata.become_leader(self.partition, self.writer.leader_epoch)
+        await self.leader.metadata.ensure_ready(self.partition)
+        await self.leader.metadata.advance_log_start_offset(self.partition, 0)
+        await self._copy(0)
+        await self.follow()
+        for base in range(0, self._deleted, 8):
+            delete_segment(self.writer.path, base)
+        await self.local.rescan()
+        await self._copy(16)
+
+    async def _copy(self, base: int) -> None:
+        metadata = segment(
+            base,
+            base + 7,
+            self.writer.leader_epoch,
+            partition=self.partition,
+            leader_epoch=self.writer.leader_epoch,
+            session_id=self.leader.session_id,
+        )
+        await self.leader.metadata.add(metadata)
+        await self.leader.metadata.update(step(metadata, FINISHED))
+
+    async def follow(self) -> None:
+        follower = RemoteLogMetadataManager(
+            self.tier.rows, cluster_id=CLUSTER_ID, broker_id=2, session_id=uuid4(), clock=self.tier.clock
+        )
+        follower.follow(self.partition)
+        self.task = FollowerTask(
+            self.local,
+            metadata=follower,
+            log_offsets=BrokerLogOffsets(),
+            slots=asyncio.Semaphore(1),
+            interval_s=1,
+            idle_interval_s=300,
+        )
+        await self.task.run_once()
+
+    @property
+    def held(self) -> list[int]:
+        return [each.base_offset for each in self.hold.held(self.local.key)]
+
+
+@pytest.mark.parametrize("deleted", [16, 24])
+async def test_segments_that_the_leader_stepped_over_stay_held(tmp_path: Path, deleted: int) -> None:
+    follower = SteppedOver(tmp_path, deleted=deleted)
+    await follower.lead()
+    assert follower.held == [8, 16, 24]
+
+    await follower.task.run_once()
+
+    assert follower.held == [8, 24]
+    assert follower.task.state.copied_through is not None
+    assert follower.task.state.copied_through.offset == 23
+
+
+async def test_follower_that_becomes_the_leader_copies_what_the_former_leader_stepped_over(tmp_path: Path) -> None:
+    follower = SteppedOver(tmp_path, deleted=24)
+    await follower.lead()
+    await follower.task.run_once()
+    follower.writer.begin_epoch(follower.writer.leader_epoch + 1)
+    follower.log_dir.write_checkpoints()
+
+    successor = follower.tier.session(hold_mode="link", broker_id=2)
+    successor.hold.recover()
+    await successor.copy_once()
+
+    assert successor.finished(follower.partition) == [(0, 7), (8, 15), (16, 23), (24, 31)]
+    assert follower.hold.held(follower.local.key)  # of the process before; the successor released its own
+    assert successor.hold.held(follower.local.key) == ()
 
 
 def _shown(tasks: Sequence[FollowerTask]) -> int | None:

@@ -362,6 +362,31 @@ def test_segment_that_truncation_cut_off_is_released(setup: Setup) -> None:
     assert hold.statistics().segments == 1
 
 
+@pytest.mark.parametrize("mode", ["link", "descriptor"])
+def test_segments_stay_held_while_the_log_is_empty(setup: Setup, mode: HoldModeName) -> None:
+    """A replica whose directory was lost begins with an empty log: what is held of it may be all there is."""
+    hold = setup.hold(mode=mode)
+    hold.protect(setup.scan(), copied_through=-1)
+    content = hold.held(setup.key)[1].log.read_bytes()
+    _begin_anew(setup.path, active=24, content=b"", at=0)
+
+    assert hold.protect(setup.scan(), copied_through=7) == ()  # the log has none of these offsets
+    held = hold.held(setup.key)
+    assert [each.base_offset for each in held] == [8, 16]
+    assert held[0].log.read_bytes() == content
+    hold.close()
+
+
+def test_held_segments_outlive_a_replica_that_begins_anew_at_the_log_start_of_its_leader(setup: Setup) -> None:
+    hold = setup.hold()
+    hold.protect(setup.scan(), copied_through=-1)
+    _begin_anew(setup.path, active=24, content=b"", at=0)
+    hold.protect(setup.scan(), copied_through=-1)
+    _begin_anew(setup.path, active=0, content=b"", at=24)
+
+    assert [each.base_offset for each in hold.protect(setup.scan(), copied_through=-1)] == [0, 8, 16]
+
+
 def test_a_segment_that_the_broker_has_marked_for_deletion_can_still_be_held(setup: Setup) -> None:
     for file in setup.path.glob(f"{0:020d}.*"):
         file.rename(file.with_name(file.name + ".deleted"))

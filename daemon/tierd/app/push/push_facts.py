@@ -198,6 +198,7 @@ def _leader_use(side: LeaderSide) -> PushLeaderUse:
         processing_seconds=_histogram(now.processing_time_s),
         tail_partitions=tail.partitions,
         tail_watched=tail.watched,
+        unread_partitions=tail.broken + sum(bool(each.problem) for each in side.leading.replicas()),
         tail_bytes=tail.taken_bytes,
         tail_cpu_s=tail.cpu_s,
     )

@@ -80,7 +80,13 @@ class LogDirWatcher:
         self._wake = asyncio.Event()
 
     async def __aenter__(self) -> Self:
-        self._inotify = Inotify(cache_size=_EVENTS_READ_AT_ONCE, sync_timeout=0)
+        try:
+            self._inotify = Inotify(cache_size=_EVENTS_READ_AT_ONCE, sync_timeout=0)
+        except OSError as error:
+            raise LogDirOfflineError(
+                f"log dirs cannot be watched: {error.strerror}",
+                remedy="raise fs.inotify.max_user_instances of the kernel, or LimitNOFILE= of the unit",
+            ) from error
         try:
             for log_dir in self._log_dirs:
                 self._add(log_dir)

@@ -236,9 +236,10 @@ class PullFetcher:
             key = _key(replica)
             if fetch.is_comparison and key in answers and not answers[key].error_code:
                 match = await self._changes.match(replica, answers[key])
-                if match is not None and match.differs_at is not None:
+                differs_at = None if match is None else match.differs_at
+                if differs_at is not None and replica.is_news(answers[key].log_version, differs_at):
                     where = {"partition": str(replica.partition), "leader": self._leader_id}
-                    _LOG.warning("log_differs_from_leader", offset=match.differs_at, **where)
+                    _LOG.warning("log_differs_from_leader", offset=differs_at, **where)
                 decisions[key] = partial(take_compared, replica.followed, answers[key], match, start=fetch.fetch_offset)
         return decisions
 

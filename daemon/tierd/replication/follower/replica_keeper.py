@@ -87,12 +87,12 @@ class ReplicaKeeper:
     async def keep_lost_copy(self, replica: StandbyReplica) -> None:
         """Set the log of a replica aside, whose leader has none of its records any more, and begin another log."""
         async with self._changing:
+            await self._carry_out_due()
             if replica.is_gone:
                 return
-            await self._try(SetReplicaAside(replica.partition))
-            for kept in self.book.kept:
-                if kept.partition == replica.partition:
-                    await self._try(KeepReplica(kept))
+            kept = [KeepReplica(each) for each in self.book.kept if each.partition == replica.partition]
+            self._due += [SetReplicaAside(replica.partition), *kept]
+            await self._carry_out_due()
 
     async def retry(self) -> None:
         """Try the steps again that failed, after those whose caller was cancelled."""

@@ -25,6 +25,7 @@ class StandbyReplica:
         lock: held while a change of the log is decided and carried out.
         last_error: the last failure, for the status; empty after a success.
         kept: offset from which the records of the log were copied aside, and the log of then; None after a change.
+        difference: version of the leader's log, and lowest offset at which this log was said to differ from it.
         is_gone: the replica was deleted or set aside; whoever waits for the lock does nothing.
     """
 
@@ -34,6 +35,7 @@ class StandbyReplica:
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     last_error: str = ""
     kept: tuple[int, FollowerLogFacts] | None = None
+    difference: tuple[int, int] | None = None
     is_gone: bool = False
 
     @property
@@ -45,6 +47,13 @@ class StandbyReplica:
     def usable_log(self) -> FollowerLog | None:
         """Return the log if it can be used now."""
         return self.log if self.log is not None and self.log.is_online and not self.is_gone else None
+
+    def is_news(self, version: int, differs_at: int) -> bool:
+        """Return True if a difference from the leader's log was not known before, or only higher up; then it is."""
+        if self.difference is not None and self.difference[0] == version and self.difference[1] <= differs_at:
+            return False
+        self.difference = version, differs_at
+        return True
 
     def note(self, error: TierError | str) -> None:
         """Keep an error for the status."""

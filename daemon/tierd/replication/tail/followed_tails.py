@@ -105,6 +105,7 @@ class FollowedTails:
         self._clock = clock
         self._scans = TailScans()
         self._tails: dict[TopicIdPartition, FollowedTail] = {}
+        self._unsaid: set[TopicIdPartition] = set()  # stalled, and not in the log yet
 
     def __len__(self) -> int:
         return len(self._tails)
@@ -125,6 +126,7 @@ class FollowedTails:
         tail = self._tails.pop(partition, None)
         if tail is None:
             return
+        self._unsaid.discard(partition)
         tail.worker.queue.remove(partition)
         self.watches.forget(partition)
         self.open_tails.drop(partition)
@@ -165,6 +167,13 @@ class FollowedTails:
             stalled.position,
             f"no whole and sound batch for {seconds:.0f} s, so that no standby gets what is behind it,",
         )
+
+    def report_stalls(self) -> None:
+        """Log each partition once that makes no progress although no job of it has failed."""
+        for partition in list(self._unsaid):
+            if (problem := self.problem_of(partition)) is not None:
+                self._unsaid.discard(partition)
+                _report(partition, problem)
 
     # ---------------------------------------------------------------- jobs
 
@@ -247,7 +256,7 @@ class FollowedTails:
             self.watches.forget(partition)
             self._move(partition, tail, self._workers.search)
             return
-        self._note_stall(tail, done)
+        self._note_stall(partition, tail, done)
         is_new = self.watches.cover(partition, done.position)
         if done.problem is not None and done.is_settled:
             self._failed(partition, tail, done.problem)
@@ -260,16 +269,18 @@ class FollowedTails:
         else:
             self._done(partition, tail, LookResult.GROWN if done.appends else LookResult.IDLE)
 
-    def _note_stall(self, tail: FollowedTail, done: TailLook) -> None:
+    def _note_stall(self, partition: TopicIdPartition, tail: FollowedTail, done: TailLook) -> None:
         at, before = done.position, tail.stalled
         if before is not None and (before.next_offset != at.next_offset or done.unread_bytes == 0):
             tail.stalled = None
+            self._unsaid.discard(partition)
         if tail.stalled is None and done.unread_bytes:
             tail.stalled = StalledPlace(at.next_offset, at.log, at.position, self._clock.monotonic_s())
+            self._unsaid.add(partition)
 
     def _failed(self, partition: TopicIdPartition, tail: FollowedTail, problem: TierError) -> None:
         if tail.problem is None or str(tail.problem) != str(problem):
-            log.warning("tail_failed", partition=str(partition), problem=str(problem), remedy=problem.remedy)
+            _report(partition, problem)
         tail.problem = problem
         if not tail.begun.done():
             tail.begun.set_exception(problem)
@@ -284,3 +295,7 @@ class FollowedTails:
         tail.worker.queue.remove(partition)
         tail.worker = worker
         worker.queue.add(partition)
+
+
+def _report(partition: TopicIdPartition, problem: TierError) -> None:
+    log.warning("tail_failed", partition=str(partition), problem=str(problem), remedy=problem.remedy)

@@ -205,6 +205,7 @@ class TailFollower:
             for worker in self._workers:
                 worker.queue.wake(self._clock.monotonic_s())
             self._dispatch_all()
+            self._tails.report_stalls()
             is_polling = any(worker.queue.polled for worker in self._workers)
             self._tails.counters.loop_cpu_s += time.thread_time() - begun_s
             await self._clock.sleep(self._settings.interval_s if is_polling else _TICK_S)

@@ -242,7 +242,7 @@ class CopyTask:
         self._judged_by = local
 
     async def _find_holes(self) -> None:
-        """Find the offsets below the frontier that the tier lacks and the log has; once for each new frontier."""
+        """Find the offsets below the frontier that the tier lacks and this host has; once for each new frontier."""
         if self._holes is not None:
             return
         find = partial(
@@ -252,6 +252,7 @@ class CopyTask:
             await self._offsets(),
             log_start_offset=self._log_start(),
             copied_through=self._copied_offset(),
+            held=self.local.held,
         )
         is_small = len(self._metadata.view(self._partition).segments) <= _SEARCHED_IN_LOOP
         self._holes = find() if is_small else await asyncio.to_thread(find)
@@ -261,7 +262,7 @@ class CopyTask:
                 partition=str(self._partition),
                 first_offset=hole.start,
                 last_offset=hole.end,
-                why="the tier lacks these offsets, and the local log has them",
+                why="the tier lacks these offsets, and this host has them",
             )
 
     async def _end_stale(self) -> None:

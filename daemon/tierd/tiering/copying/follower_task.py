@@ -5,14 +5,19 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
 
+import structlog
+
 from tierd.errors import RemoteStorageNotReadyError
 from tierd.lazy_event import LazyEvent
 from tierd.metadata import RemoteLogMetadataManager
+from tierd.model import OffsetRange
 from tierd.tiering.copy_plan import NOTHING_COPIED
 from tierd.tiering.copying.copy_state import CopyPhase, CopyState
-from tierd.tiering.copying.frontier import find_frontier
+from tierd.tiering.copying.frontier import find_frontier, held_holes
 from tierd.tiering.local.log_offsets import LogOffsets
 from tierd.tiering.local.partition_log import PartitionLog
+
+log = structlog.get_logger()
 
 _HOLD_SHARE = 0.5  # of hold.max_bytes: what this broker leads itself goes before what it might lead one day
 
@@ -21,7 +26,8 @@ class FollowerTask:
     """Task of one followed partition, which computes the frontier again and again (remote-tiering 17.2).
 
     What has rolled and is not in the tier is held here too: the leader's host may be lost before it was copied, and
-    the broker's retention goes by no tier. A partition that was never led, or whose topic is not copied, is not held,
+    the broker's retention goes by no tier. What the leader had lost before it was copied stays held, below the frontier
+    too, until this broker leads. A partition that was never led, or whose topic is not copied, is not held,
     because it would be held for ever.
 
     Attributes:
@@ -65,6 +71,8 @@ class FollowerTask:
         self._is_compacted = is_compacted
         self.wake: Final = LazyEvent()
         self._state = CopyState()
+        self._holes: tuple[OffsetRange, ...] = ()
+        self._searched_through: int | None = None  # frontier of ``_holes``
 
     @property
     def state(self) -> CopyState:
@@ -93,7 +101,9 @@ class FollowerTask:
             )
         is_held = log_start is not None and self._is_copied()
         if log_start is not None and is_held:
-            await self._local.protect(copied_through=max(copied.offset, log_start - 1), share=_HOLD_SHARE)
+            holes = await self._find_holes(copied.offset, log_start)
+            through = max(copied.offset, log_start - 1)
+            await self._local.protect(copied_through=through, holes=holes, share=_HOLD_SHARE)
         else:
             await self._local.release()
         await self._log_offsets.copied_through(self._local.log_dir, self._partition, copied)
@@ -101,3 +111,32 @@ class FollowerTask:
         if not is_held:
             return self._idle_interval_s
         return self._interval_s if self._local.pending else None
+
+    async def _find_holes(self, copied_through: int, log_start_offset: int) -> tuple[OffsetRange, ...]:
+        """Return the offsets below the frontier that are in a hold and not in the tier.
+
+        A leader whose local log has lost segments before they were copied goes on behind them. All rows are read only
+        where the broker of this host has deleted a segment that would be released, once for each frontier: elsewhere
+        the leader was in time.
+        """
+        segments = self._local.scan.segments
+        first = segments[0].base_offset if segments else 0
+        below = [each for each in self._local.held if log_start_offset < each.next_base_offset <= copied_through + 1]
+        if not any(each.next_base_offset <= first for each in below):
+            return ()
+        if self._searched_through != copied_through:
+            async with self._slots:
+                view = await self._metadata.read_view(self._partition)
+            self._holes = held_holes(
+                view, self._local.scan, below, log_start_offset=log_start_offset, below=copied_through + 1
+            )
+            self._searched_through = copied_through
+            for hole in self._holes:
+                log.warning(
+                    "held_although_leader_went_on",
+                    partition=str(self._partition),
+                    first_offset=hole.start,
+                    last_offset=hole.end,
+                    remedy="let the broker of this host lead the partition for a while: the leader then copies them",
+                )
+        return self._holes

@@ -1,7 +1,7 @@
 """Begin and end of the tier for one log, by metadata and directory (remote-tiering 10.2, 10.3)."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 import structlog
@@ -18,6 +18,7 @@ from tierd.tiering.copy_plan import (
     local_log_start,
 )
 from tierd.tiering.local.broker_state import BrokerOffsets
+from tierd.tiering.local.held_segment import HeldSegment
 from tierd.tiering.removing.ledger import DeleteReason
 
 log = structlog.get_logger()
@@ -107,26 +108,49 @@ def first_log_start(view: PartitionView, scan: PartitionScan, offsets: BrokerOff
 
 
 def holes(
-    view: PartitionView, scan: PartitionScan, offsets: BrokerOffsets, *, log_start_offset: int, copied_through: int
+    view: PartitionView,
+    scan: PartitionScan,
+    offsets: BrokerOffsets,
+    *,
+    log_start_offset: int,
+    copied_through: int,
+    held: Iterable[HeldSegment] = (),
 ) -> tuple[OffsetRange, ...]:
-    """Return the offsets below the frontier that the local log has and no reader finds in the tier, ascending.
+    """Return the offsets below the frontier that this host has and no reader finds in the tier, ascending.
 
     A segment that was copied and whose metadata is lost leaves such a hole, for example where a rebuild found its
     manifest damaged. The local log has the records from its own log start on, and its leader epochs reach as far down.
+    Below that, ``held`` segments have what an earlier leader had lost before it was copied.
     """
     if not scan.segments or scan.lineage.earliest is None:
         return ()
     local = local_log_start(scan.segments, checkpointed=offsets.log_start_offset)
     at, end = max(log_start_offset, local, scan.lineage.earliest.start_offset), copied_through + 1
     end = min(end, scan.segments[-1].base_offset)  # the active segment is copied once it is rolled
-    found = []
-    for readable in OwnBranch(view, effective_lineage(view, scan.lineage)).readable_ranges(at, end):
+    below = held_holes(view, scan, held, log_start_offset=log_start_offset, below=min(at, copied_through + 1))
+    return (*below, *_lacking(OwnBranch(view, effective_lineage(view, scan.lineage)), at, end))
+
+
+def held_holes(
+    view: PartitionView, scan: PartitionScan, held: Iterable[HeldSegment], *, log_start_offset: int, below: int
+) -> tuple[OffsetRange, ...]:
+    """Return the offsets of ``held`` segments that no reader finds in the tier, from the log start up to ``below``."""
+    branch = OwnBranch(view, effective_lineage(view, scan.lineage))
+    return tuple(
+        lacking
+        for each in held
+        for lacking in _lacking(branch, max(each.base_offset, log_start_offset), min(each.next_base_offset, below))
+    )
+
+
+def _lacking(branch: OwnBranch, at: int, end: int) -> Iterator[OffsetRange]:
+    """Yield the offsets of ``[at, end)`` that the branch does not have, ascending."""
+    for readable in branch.readable_ranges(at, end):
         if readable.start_offset > at:
-            found.append(OffsetRange(at, readable.start_offset - 1))
+            yield OffsetRange(at, readable.start_offset - 1)
         at = readable.end_offset
     if at < end:
-        found.append(OffsetRange(at, end - 1))
-    return tuple(found)
+        yield OffsetRange(at, end - 1)
 
 
 def copied_without_hole(

@@ -39,6 +39,7 @@ from tierd.tiering.local.rolled import (
     CoveredOffsets,
     as_it_ends,
     is_cut_off,
+    is_empty,
     is_superseded,
     is_within,
     live_segment,
@@ -110,7 +111,8 @@ class SegmentHold:
         more, holds what has rolled since, and returns every rolled segment above ``copied_through``, or with an offset
         of ``holes``, ascending:
         held, held and deleted by the broker meanwhile, or without protection where nothing else was possible. For this
-        partition no more than ``share`` of ``max_bytes`` is used, by all partitions together.
+        partition no more than ``share`` of ``max_bytes`` is used, by all partitions together. While the log is empty,
+        what it does not have is neither released nor returned.
         """
         key = (scan.directory.partition.topic_id, scan.directory.partition.partition)
         sources: dict[int, HeldSegment] = {}
@@ -123,6 +125,8 @@ class SegmentHold:
             else:
                 sources[held.base_offset] = self._complete(key, held, scan.directory.path)
         is_whole = self._take_rolled(key, scan, sources, copied_through=copied_through, holes=holes, share=share)
+        if superseded and is_empty(scan):  # a replica that was lost and fetches anew; this may be all that is left
+            superseded = [held for held in superseded if not held.log_file.size_bytes]
         for held in superseded:
             if is_whole or is_cut_off(held, scan) or is_within(held, sources.values()):
                 self._release(key, held)

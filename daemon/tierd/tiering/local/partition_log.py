@@ -105,6 +105,11 @@ class PartitionLog:
         """Return the rolled segments above the frontier or in its holes, ascending, each held where possible."""
         return self._pending
 
+    @property
+    def held(self) -> tuple[HeldSegment, ...]:
+        """Return the segments that are held, ascending, in the tier or not."""
+        return self._hold.held(self.key)
+
     async def rescan(self, directory: PartitionDirectory | None = None) -> PartitionScan:
         """Scan again, at ``directory`` if it moved, and hold what has rolled.
 

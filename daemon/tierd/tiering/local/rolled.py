@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from tierd.errors import SegmentChangedError, TierError
-from tierd.log import PartitionScan, SegmentFiles, file_name, find_segment_end_offset
+from tierd.log import PartitionScan, SegmentFiles, file_name, find_log_end_offset, find_segment_end_offset
 from tierd.tiering.copy_plan import OffsetSpan
 from tierd.tiering.local.held_segment import DELETED_SUFFIX, FileState, HeldSegment, HoldKind, SegmentFile
 
@@ -151,6 +151,19 @@ class CoveredOffsets:
 def is_cut_off(held: HeldSegment, scan: PartitionScan) -> bool:
     """Return True if the log ends below the end of ``held``: truncation has taken offsets of it away."""
     return bool(scan.segments) and held.next_base_offset > scan.segments[-1].base_offset
+
+
+def is_empty(scan: PartitionScan) -> bool:
+    """Return True if the log has no record, which proves nothing about the records of before, or cannot be read now.
+
+    A replica whose directory was lost is empty until it has fetched. Blocking.
+    """
+    if len(scan.segments) != 1:
+        return False
+    try:
+        return find_log_end_offset(scan) == scan.segments[0].base_offset
+    except TierError:
+        return True
 
 
 def unprotected(segment: SegmentFiles, scan: PartitionScan) -> HeldSegment:
