@@ -16,8 +16,8 @@ from tests.replication.follower.standby_setup import LOG_DIRS, StandbyDisk, Stan
 from tierd.errors import LogDirOfflineError
 from tierd.model import TopicPartition
 from tierd.replication.follower.follower_appender import FollowerAppender
-from tierd.replication.follower.log_facts import LogChange, LogChangedError
 from tierd.replication.follower.record_intake import RecordIntake
+from tierd.replication.follower.rules.log_facts import LogChange, LogChangedError
 from tierd.replication.follower.service_log import ServiceFollowerLog
 from tierd.replication.follower.standby_identity import StandbyIdentity
 from tierd.replication.follower.standby_replicas import StandbyReplicas

@@ -10,7 +10,7 @@ from tests.fakes.open_files import open_files
 from tests.replication.tail.broker_log import BrokerLog
 from tests.replication.tail.tail_listening import TailFollowing
 from tierd.errors import LogDirOfflineError, LogError, SegmentChangedError
-from tierd.replication.leader.shared_file import SharedFile
+from tierd.replication.leader.logs.shared_file import SharedFile
 from tierd.replication.tail.tail_reads import LogDirThreads
 
 

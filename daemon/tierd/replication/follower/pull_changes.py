@@ -6,16 +6,16 @@ import structlog
 
 from tierd.clock import Clock
 from tierd.errors import TierError
-from tierd.replication.follower.followed_partition import LeaderQuestion
-from tierd.replication.follower.log_facts import FollowerLog, FollowerLogFacts, LogChange, LogMatch
-from tierd.replication.follower.pull_answers import (
+from tierd.replication.follower.record_intake import RecordIntake
+from tierd.replication.follower.rules.followed_partition import LeaderQuestion
+from tierd.replication.follower.rules.log_facts import FollowerLog, FollowerLogFacts, LogChange, LogMatch
+from tierd.replication.follower.rules.pull_answers import (
     loses_every_record,
     rebuild_if_cleaned,
     take_change_failure,
     take_failure,
 )
-from tierd.replication.follower.record_intake import RecordIntake
-from tierd.replication.follower.record_runs import BadRecordsError, read_batches
+from tierd.replication.follower.rules.record_runs import BadRecordsError, read_batches
 from tierd.replication.follower.standby_replicas import StandbyReplica
 from tierd.replication.model.messages import PartitionFetchResult
 

@@ -22,22 +22,22 @@ from tierd.backoff import Backoff
 from tierd.clock import Clock, wait_for_event
 from tierd.errors import TierError
 from tierd.model import EpochEndOffset
-from tierd.replication.follower.followed_partition import LeaderQuestion, QuestionKind
 from tierd.replication.follower.leader_connection import LeaderConnection
 from tierd.replication.follower.leader_refusals import refusal_text
-from tierd.replication.follower.log_facts import NO_EPOCH
-from tierd.replication.follower.pull_answers import (
+from tierd.replication.follower.pull_changes import Decision, PullChanges
+from tierd.replication.follower.record_intake import RecordIntake, size_of
+from tierd.replication.follower.rules.followed_partition import LeaderQuestion, QuestionKind
+from tierd.replication.follower.rules.log_facts import NO_EPOCH
+from tierd.replication.follower.rules.pull_answers import (
     take_bounds,
     take_compared,
     take_epoch_end,
     take_failure,
     take_fetched,
 )
-from tierd.replication.follower.pull_changes import Decision, PullChanges
-from tierd.replication.follower.record_intake import RecordIntake, size_of
+from tierd.replication.follower.rules.truncation_rules import LeaderBounds
 from tierd.replication.follower.standby_identity import StandbyIdentity
 from tierd.replication.follower.standby_replicas import ReplicaKey, StandbyReplica, StandbyReplicas
-from tierd.replication.follower.truncation_rules import LeaderBounds
 from tierd.replication.model.messages import (
     EpochEndOffsetsRequest,
     EpochEndOffsetsResponse,

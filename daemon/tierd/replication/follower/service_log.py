@@ -22,9 +22,9 @@ from tierd.log import (
     iter_batches,
 )
 from tierd.model import TopicPartition
-from tierd.replication.follower.log_comparison import first_gap
-from tierd.replication.follower.log_facts import FollowerLogFacts, LogChange, LogChangedError, LogMatch
-from tierd.replication.follower.record_runs import LeaderBatches
+from tierd.replication.follower.rules.log_comparison import first_gap
+from tierd.replication.follower.rules.log_facts import FollowerLogFacts, LogChange, LogChangedError, LogMatch
+from tierd.replication.follower.rules.record_runs import LeaderBatches
 from tierd.replication.model.push_error_code import PushErrorCode
 
 _READ_BYTES: Final = 1 << 20

@@ -7,8 +7,8 @@ from uuid import UUID
 
 from tierd.errors import TierError
 from tierd.model import TopicIdPartition, TopicPartition
-from tierd.replication.follower.followed_partition import FollowedPartition
-from tierd.replication.follower.log_facts import FollowerLog, FollowerLogFacts
+from tierd.replication.follower.rules.followed_partition import FollowedPartition
+from tierd.replication.follower.rules.log_facts import FollowerLog, FollowerLogFacts
 from tierd.replication.model.push_error_code import PushErrorCode
 
 ReplicaKey = tuple[UUID, int]

@@ -23,8 +23,8 @@ import structlog
 
 from tierd.clock import Clock, wait_for_event
 from tierd.errors import CorruptRecordError, LogError, OffsetOutOfRangeError
-from tierd.replication.leader.partition_replicator import PartitionReplicator
-from tierd.replication.leader.record_memory import batch_bounds
+from tierd.replication.leader.logs.record_memory import batch_bounds
+from tierd.replication.leader.replicas.partition_replicator import PartitionReplicator
 from tierd.replication.model.messages import (
     FetchRecordsRequest,
     FetchRecordsResponse,

@@ -16,11 +16,11 @@ from uuid import UUID
 from tierd.clock import Clock
 from tierd.model import TopicIdPartition, TopicPartition
 from tierd.replication.leader.assignments import LeaderAssignments
-from tierd.replication.leader.leader_log import LeaderLog
-from tierd.replication.leader.partition_replicator import PartitionReplicator
-from tierd.replication.leader.replica_session import PushSessions
-from tierd.replication.leader.replicator_settings import ReplicatorHooks, ReplicatorSettings
-from tierd.replication.leader.replicator_status import ReplicatorStatus
+from tierd.replication.leader.logs.leader_log import LeaderLog
+from tierd.replication.leader.replicas.partition_replicator import PartitionReplicator
+from tierd.replication.leader.replicas.replica_session import PushSessions
+from tierd.replication.leader.replicas.replicator_settings import ReplicatorHooks, ReplicatorSettings
+from tierd.replication.leader.replicas.replicator_status import ReplicatorStatus
 from tierd.replication.model.messages import AssignedPartition
 from tierd.replication.model.push_session import PeerNode, PushSessionEndReason
 

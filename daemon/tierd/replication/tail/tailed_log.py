@@ -7,7 +7,7 @@ from dataclasses import replace
 from tierd.errors import OffsetOutOfRangeError, SegmentChangedError
 from tierd.log import PartitionDirectory
 from tierd.model import Lineage, TopicIdPartition
-from tierd.replication.leader.leader_log import FileRecords, LeaderLogListener
+from tierd.replication.leader.logs.leader_log import FileRecords, LeaderLogListener
 from tierd.replication.tail.tail_reads import LogDirThreads, TailScans
 from tierd.replication.tail.tail_records import OpenTails, TailRecords
 from tierd.replication.tail.tail_values import ANYTHING_CHANGED, TailAppend, TailLimit, TailLook, TailPosition
