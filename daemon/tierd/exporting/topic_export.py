@@ -206,9 +206,9 @@ class ExportJob:
 
 @contextlib.asynccontextmanager
 async def export_job(
-    deployment: Deployment, request: ExportRequest, *, tell: Callable[[str], None]
+    deployment: Deployment, request: ExportRequest, *, on_progress: Callable[[str], None]
 ) -> AsyncIterator[ExportJob]:
-    """Open the tier, and plan the export; nothing is written. ``tell`` is called with reports of progress.
+    """Open the tier, and plan the export; nothing is written. ``on_progress`` is called with lines about the progress.
 
     Raises:
         UnknownPartitionError: no topic has a name that matches.
@@ -220,12 +220,12 @@ async def export_job(
     for log_dir in deployment.log_dirs:
         if request.into.is_relative_to(log_dir):
             raise RefusedError(f"{request.into} is in the log dir {log_dir}", remedy="export into another directory")
-    async with source_reader(deployment, request.source, tell=tell) as reader:
+    async with source_reader(deployment, request.source, on_progress=on_progress) as reader:
         scanner = TierScanner(reader)
         done = await asyncio.to_thread(exported_ends, request.into, request.job(scanner.cluster_id))
         plans = []
         for topic in await _matching(scanner, request):
-            tell(f"topic {topic}")
+            on_progress(f"topic {topic}")
             plans.append(await _planned(scanner, request, topic, done))
         yield ExportJob(scanner, request, plans, {partition: end.next_offset for partition, end in done.items()})
 

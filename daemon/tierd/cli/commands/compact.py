@@ -61,7 +61,7 @@ def compact(
         _print_plan(tierd.app.run_in_loop(tierd.app.plan_compaction(deployment, names)), as_json=as_json)
         return
     with progress_line("compact") as report_progress:
-        report = tierd.app.run_in_loop(tierd.app.compact(deployment, names, tell=report_progress))
+        report = tierd.app.run_in_loop(tierd.app.compact(deployment, names, on_progress=report_progress))
     if as_json:
         print_json(report)
     else:

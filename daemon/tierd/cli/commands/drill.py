@@ -95,7 +95,7 @@ def drill(
     is_json = as_json or as_object
     with progress_line("drill") as report_progress:
         show = _DrillOutput(results, report_progress, is_json=is_json)
-        run = tierd.app.drill(deployment, request, source, show.callbacks(), tell=report_progress)
+        run = tierd.app.drill(deployment, request, source, show.callbacks(), on_progress=report_progress)
         tierd.app.run_in_loop(run)
     if is_json:
         print_list([_result_json(result) for result in results], as_object=as_object)

@@ -66,7 +66,7 @@ def estimate(
         compression_level=compression_level or None,
     )
     with progress_line("estimating") as report_progress:
-        topics = estimate_log_dirs(log_dirs, prices, plan, report_progress=report_progress)
+        topics = estimate_log_dirs(log_dirs, prices, plan, on_progress=report_progress)
     if as_json:
         print_json({"currency": prices.currency, "topics": [_as_json(topic) for topic in topics]})
         return

@@ -133,8 +133,8 @@ async def _export(
 
     outcomes: Sequence[ExportedRange] = ()
     async with contextlib.AsyncExitStack() as stack:
-        with progress_line("planning") as tell:
-            job = await stack.enter_async_context(export_job(deployment, request, tell=tell))
+        with progress_line("planning") as report_progress:
+            job = await stack.enter_async_context(export_job(deployment, request, on_progress=report_progress))
         if not is_plan:
             with progress_bar("exporting") as report_progress:
                 outcomes = await job.run(

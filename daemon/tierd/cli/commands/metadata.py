@@ -33,7 +33,7 @@ def export(
     """
     deployment = Deployment(begin(config), config)
     with progress_line("exporting") as report_progress, _writer(file) as write:
-        run_in_loop(export_metadata(deployment, write, tell=report_progress))
+        run_in_loop(export_metadata(deployment, write, on_progress=report_progress))
 
 
 def import_(
@@ -53,7 +53,7 @@ def import_(
     """
     deployment = Deployment(begin(config), config)
     with progress_line("importing") as report_progress:
-        counts = run_in_loop(import_metadata(deployment, file, tell=report_progress))
+        counts = run_in_loop(import_metadata(deployment, file, on_progress=report_progress))
     before = f", {counts.present} of them were there already" if counts.present else ""
     print_line(f"{counts.partitions} partitions with {counts.rows} rows imported{before}")
 

@@ -36,7 +36,7 @@ def rebuild_metadata(
     deployment = Deployment(begin(config), config)
     with progress_line("rebuilding") as report_progress:
         rebuilding = rebuild(
-            deployment, dry_run=dry_run, accepts_unauthenticated=accept_unauthenticated, tell=report_progress
+            deployment, dry_run=dry_run, accepts_unauthenticated=accept_unauthenticated, on_progress=report_progress
         )
         report = run_in_loop(rebuilding)
     if as_json:

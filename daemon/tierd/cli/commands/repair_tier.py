@@ -73,7 +73,7 @@ def repair_tier(
             is_confirmed=yes,
             accepts_unauthenticated=accept_unauthenticated,
             min_age_s=None if min_age is None else duration_s_of(min_age, "--min-age"),
-            tell=report_progress,
+            on_progress=report_progress,
         )
         as_json = as_json or as_object
         show = printed_lines(as_object=as_object) if as_json else contextlib.nullcontext(None)

@@ -163,7 +163,7 @@ async def _verify(
 ) -> int:
     with step_line("verifying") as report_progress:
         async with tier_reader(deployment) as reader:
-            found = reader.verify(names, deep=deep, tell=report_progress)
+            found = reader.verify(names, deep=deep, on_progress=report_progress)
             async with contextlib.aclosing(_with_sample(found, deep)) as findings:
                 return await shown(findings)
 
@@ -195,7 +195,7 @@ async def _verify_round(
                 tierd.app.DeepCheckRound.in_file, file, job, clock=reader.clock, duration_s=duration_s
             )
             with await asyncio.to_thread(begin_round) as check:
-                found = reader.verify(names, deep=check, tell=report_progress)
+                found = reader.verify(names, deep=check, on_progress=report_progress)
                 async with contextlib.aclosing(_with_round(found, check)) as findings:
                     return await shown(findings)
 
@@ -216,7 +216,7 @@ async def _with_round(found: AsyncGenerator[Finding], check: "DeepCheckRound") -
 
 async def _verify_standbys(deployment: Deployment, request: StandbyVerifyRequest, *, shown: Shown) -> int:
     with step_line("verifying") as report_progress:
-        async with verify_standbys(deployment, request, tell=report_progress) as findings:
+        async with verify_standbys(deployment, request, on_progress=report_progress) as findings:
             return await shown(findings)
 
 

@@ -112,4 +112,4 @@ def _apply(deployment: Deployment, name: TopicPartition, request_id: str) -> Non
             return
         runs = searched
         with progress_line("erase") as report_progress:
-            run_in_loop(compact(deployment, [name], tell=report_progress))
+            run_in_loop(compact(deployment, [name], on_progress=report_progress))

@@ -55,7 +55,7 @@ def recover(
             log_dir,
             config_for=config_for,
             strict=strict,
-            report_progress=lambda left: report_progress(_left(left)),
+            on_progress=lambda left: report_progress(_left(left)),
         )
     if json:
         print_json(_as_json(found))

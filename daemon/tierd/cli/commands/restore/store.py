@@ -116,7 +116,7 @@ def store(
             source=SourceRequest(
                 cluster_id=cluster_id, from_bucket=from_bucket, accepts_unauthenticated=accept_unauthenticated
             ),
-            tell=report_progress,
+            on_progress=report_progress,
             metrics_file=metrics_file,
             streams=None if streams is None else StreamsTarget(load_streams_topology(streams), into),
         )
