@@ -10,7 +10,7 @@ from tierd.model import Lineage, TopicIdPartition
 from tierd.replication.leader.logs.leader_log import FileRecords, LeaderLogListener
 from tierd.replication.tail.tail_reads import LogDirThreads, TailScans
 from tierd.replication.tail.tail_records import OpenTails, TailRecords
-from tierd.replication.tail.tail_values import ANYTHING_CHANGED, TailAppend, TailLimit, TailLook, TailPosition
+from tierd.replication.tail.tail_values import ANYTHING_CHANGED, TailAppend, TailLimit, TailPoll, TailPosition
 
 
 class TailedLog:
@@ -141,20 +141,20 @@ class TailedLog:
 
     # ---------------------------------------------------------------- changes
 
-    def apply(self, look: TailLook) -> None:
-        """Take the result of a look, and tell the listener. The descriptor of the look is kept or closed."""
-        for append in look.appends:
-            self._append(append, look.descriptor if append is look.appends[-1] else -1)
-        if self._listener is None and look.descriptor >= 0:
-            os.close(look.descriptor)
-        self.position = look.position
-        if look.is_restarted:
+    def apply(self, poll: TailPoll) -> None:
+        """Take the result of a poll, and tell the listener. The descriptor of the poll is kept or closed."""
+        for append in poll.appends:
+            self._append(append, poll.descriptor if append is poll.appends[-1] else -1)
+        if self._listener is None and poll.descriptor >= 0:
+            os.close(poll.descriptor)
+        self.position = poll.position
+        if poll.is_restarted:
             self._restart()
-        self._lineage = look.position.known_lineage
+        self._lineage = poll.position.known_lineage
         self._offer_bounds()
 
     def move(self, directory: PartitionDirectory) -> None:
-        """Go on in another directory, which the next look compares with what was taken."""
+        """Go on in another directory, which the next poll compares with what was taken."""
         self.position = replace(self.position, directory=directory, directory_mtime_ns=ANYTHING_CHANGED, drained=None)
 
     def announce_leader_epoch(self, leader_epoch: int) -> None:

@@ -1,4 +1,4 @@
-"""One look at a broker's log: the batches that came, and what became of the files meanwhile. Blocking; reads only.
+"""One poll of a broker's log: the batches that came, and what became of the files meanwhile. Blocking; reads only.
 
 ::
 
@@ -31,7 +31,7 @@ from tierd.replication.tail.tail_values import (
     FileStamp,
     LastBatch,
     TailAppend,
-    TailLook,
+    TailPoll,
     TailPosition,
 )
 from tierd.replication.tail.whole_batches import TailStop, WholeBatches, whole_batches
@@ -43,8 +43,8 @@ _ZEROS_STEP: Final = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class LookRequest:
-    """Task of one look.
+class TailPollRequest:
+    """Task of one poll.
 
     Attributes:
         limit_offset: no batch that reaches this offset is taken; None without a limit.
@@ -57,13 +57,13 @@ class LookRequest:
     wants_descriptor: bool = False
 
 
-def look(request: LookRequest) -> TailLook:
-    """Take the batches that came since the last look. An error of the log is in the result."""
+def poll_tail(request: TailPollRequest) -> TailPoll:
+    """Take the batches that came since the last poll. An error of the log is in the result."""
     walk = _LookWalk(request)
     try:
         return walk.run()
     except SegmentChangedError as error:
-        return TailLook(
+        return TailPoll(
             position=replace(walk.place, directory_mtime_ns=ANYTHING_CHANGED),
             appends=tuple(walk.appends),
             is_settled=False,
@@ -71,7 +71,7 @@ def look(request: LookRequest) -> TailLook:
             problem=error,
         )
     except TierError as error:
-        return TailLook(position=walk.place, appends=tuple(walk.appends), problem=error)
+        return TailPoll(position=walk.place, appends=tuple(walk.appends), problem=error)
 
 
 class _LogChangedError(Exception):
@@ -79,9 +79,9 @@ class _LogChangedError(Exception):
 
 
 class _LookWalk:
-    """State of one look."""
+    """State of one poll."""
 
-    def __init__(self, request: LookRequest) -> None:
+    def __init__(self, request: TailPollRequest) -> None:
         self.place = request.position
         self.appends: list[TailAppend] = []
         self.is_gone = False
@@ -93,9 +93,9 @@ class _LookWalk:
         self._unread_bytes: int | None = None
         self._descriptor = -1
 
-    def run(self) -> TailLook:
+    def run(self) -> TailPoll:
         if self._is_drained():
-            return TailLook(position=self.place)
+            return TailPoll(position=self.place)
         try:
             if self._scan is not None:
                 self._join(self._scan)
@@ -104,11 +104,11 @@ class _LookWalk:
             if self.appends:  # these were in the log, before it changed
                 return self._result(has_more=True)
             self.place = begin_tail(self.place.directory, limit_offset=self._request.limit_offset)
-            return TailLook(position=self.place, is_restarted=True, has_more=True)
+            return TailPoll(position=self.place, is_restarted=True, has_more=True)
         return self._result(has_more=self._left <= 0)
 
-    def _result(self, *, has_more: bool) -> TailLook:
-        return TailLook(
+    def _result(self, *, has_more: bool) -> TailPoll:
+        return TailPoll(
             position=self.place,
             appends=tuple(self.appends),
             has_more=has_more,
@@ -227,7 +227,7 @@ class _LookWalk:
         segments = scan.segments if scan is not None else ()
         self.place = replace(
             self.place,
-            # Without a listing the end of the next segment is not known: the next look lists the directory.
+            # Without a listing the end of the next segment is not known: the next poll lists the directory.
             directory_mtime_ns=self.place.directory_mtime_ns if scan is not None else ANYTHING_CHANGED,
             segment_base=base,
             next_base=next((each.next_base_offset for each in segments if each.base_offset == base), None),
@@ -252,7 +252,7 @@ class _LookWalk:
             )
             if found.size_bytes:
                 self._append(source, data, found)
-            if len(data) < min(step, rest):  # the file became shorter, as the next look will see
+            if len(data) < min(step, rest):  # the file became shorter, as the next poll will see
                 return TailStop.TORN
             match found.stop:
                 case TailStop.END if found.size_bytes < rest and data:

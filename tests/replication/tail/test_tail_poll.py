@@ -42,23 +42,23 @@ def test_tail_begins_at_the_log_end(broker: BrokerLog, follow: Follow) -> None:
     assert (log.log_start_offset, log.log_end_offset, log.lineage) == (0, 7, epochs((0, 0)))
 
 
-def test_look_takes_appended_batches_once(broker: BrokerLog, follow: Follow) -> None:
+def test_poll_takes_appended_batches_once(broker: BrokerLog, follow: Follow) -> None:
     tail = follow(broker)
     first, second = broker.append(3), broker.append(1)
-    tail.look()
+    tail.poll()
     assert tail.listener.told == {0: first.data, 3: second.data}
-    tail.look()
+    tail.poll()
     assert tail.listener.taken_events() == [("append", 4)]
 
 
-def test_look_takes_nothing_of_a_torn_batch_before_it_is_whole(broker: BrokerLog, follow: Follow) -> None:
+def test_poll_takes_nothing_of_a_torn_batch_before_it_is_whole(broker: BrokerLog, follow: Follow) -> None:
     tail = follow(broker)
     for part in (0.05, 0.3, 0.9):
         batch = broker.begin_append(part)
-        assert tail.look().problem is None
+        assert tail.poll().problem is None
         assert tail.log.log_end_offset == batch.base_offset
         broker.finish_append()
-        tail.look()
+        tail.poll()
         assert tail.listener.told[batch.base_offset] == batch.data
 
 
@@ -66,28 +66,28 @@ def test_batch_with_a_wrong_checksum_waits_until_it_is_right(broker: BrokerLog, 
     tail = follow(broker)
     batch = broker.append()
     broker.active.write_bytes(batch.data[:-1] + b"\xff")
-    assert tail.look().problem is None
+    assert tail.poll().problem is None
     assert not tail.listener.told
     broker.active.write_bytes(batch.data)
-    tail.look()
+    tail.poll()
     assert tail.listener.told == {0: batch.data}
 
 
-def test_look_tells_how_much_it_cannot_read(broker: BrokerLog, follow: Follow) -> None:
+def test_poll_tells_how_much_it_cannot_read(broker: BrokerLog, follow: Follow) -> None:
     tail = follow(broker)
     batch = broker.append()
-    assert tail.look().unread_bytes == 0
+    assert tail.poll().unread_bytes == 0
     broker.begin_append(0.5)
-    assert tail.look().unread_bytes == broker.active.stat().st_size - len(batch.data)
+    assert tail.poll().unread_bytes == broker.active.stat().st_size - len(batch.data)
     broker.finish_append()
-    assert tail.look().unread_bytes == 0
+    assert tail.poll().unread_bytes == 0
 
 
 def test_unused_room_of_a_preallocated_file_is_nothing_that_cannot_be_read(tmp_path: Path, follow: Follow) -> None:
     broker = BrokerLog(tmp_path / "a", room_bytes=1 << 20)
     tail = follow(broker)
     broker.append(3)
-    assert tail.look().unread_bytes == 0
+    assert tail.poll().unread_bytes == 0
 
 
 @pytest.mark.spec("push-replication 2.14")
@@ -98,12 +98,12 @@ def test_bad_tail_that_persists_over_a_roll_is_an_error(broker: BrokerLog, follo
     damaged = broker.active
     broker.roll()
     broker.append()
-    problem = tail.look().problem
+    problem = tail.poll().problem
     assert isinstance(problem, CorruptRecordError)
     assert str(damaged) in str(problem)
     assert tail.log.log_end_offset == 0
     damaged.write_bytes(batch.data)
-    assert tail.look_to_the_end().problem is None
+    assert tail.poll_to_the_end().problem is None
     assert tail.log.log_end_offset == 2
 
 
@@ -116,34 +116,34 @@ def test_zeros_behind_the_data_of_a_preallocated_file_are_no_batch(tmp_path: Pat
         for _ in range(40):
             broker.append(10, size=1000)
         broker.begin_append(0.5)
-        tail.look_to_the_end()
+        tail.poll_to_the_end()
         broker.finish_append()
-        tail.look_to_the_end()
+        tail.poll_to_the_end()
         assert tail.log.log_end_offset == broker.next_offset
         broker.roll()
     assert ("truncated", broker.next_offset) not in tail.listener.events
 
 
-def test_tail_follows_several_rolls_in_one_look(broker: BrokerLog, follow: Follow) -> None:
+def test_tail_follows_several_rolls_in_one_poll(broker: BrokerLog, follow: Follow) -> None:
     tail = follow(broker)
     for _ in range(4):
         broker.append(2)
         broker.append(1)
         broker.roll()
     broker.append(1)
-    tail.look()
+    tail.poll()
     assert list(tail.listener.told) == [batch.base_offset for batch in broker.history]
     assert tail.log.position.log == broker.active
 
 
-def test_look_ends_at_its_bound_on_bytes_and_goes_on(broker: BrokerLog, follow: Follow) -> None:
+def test_poll_ends_at_its_bound_on_bytes_and_goes_on(broker: BrokerLog, follow: Follow) -> None:
     tail = follow(broker, max_bytes=100_000)
     for _ in range(100):
         broker.append(1, size=10_000)
-    done = tail.look()
+    done = tail.poll()
     assert done.has_more
     assert sum(len(append.records) for append in done.appends) < 250_000
-    tail.look_to_the_end()
+    tail.poll_to_the_end()
     assert tail.log.log_end_offset == 100
 
 
@@ -151,7 +151,7 @@ def test_batch_larger_than_the_bound_is_taken_alone(broker: BrokerLog, follow: F
     tail = follow(broker, max_bytes=1000)
     broker.append(1, size=9 << 20)
     broker.append(1)
-    tail.look_to_the_end()
+    tail.poll_to_the_end()
     assert tail.log.log_end_offset == 2
 
 
@@ -159,7 +159,7 @@ def test_claimed_length_beyond_the_file_is_never_read(broker: BrokerLog, follow:
     tail = follow(broker)
     batch = broker.append()
     broker.active.write_bytes(batch.data[:8] + (2**31 - 1).to_bytes(4, "big") + batch.data[12:])
-    done = tail.look()
+    done = tail.poll()
     assert (done.appends, done.problem) == ((), None)
 
 
@@ -169,12 +169,12 @@ def test_truncation_is_told_with_the_new_log_end(broker: BrokerLog, follow: Foll
     tail = follow(broker)
     for _ in range(5):
         broker.append(2)
-    tail.look()
+    tail.poll()
     broker.truncate(3)
     broker.begin_epoch()
     for _ in range(rewritten):
         broker.append(2)
-    tail.look_to_the_end()
+    tail.poll_to_the_end()
     assert tail.listener.events[1] == ("truncated", 6 + 2 * rewritten)
     assert tail.log.lineage == broker.lineage
 
@@ -186,10 +186,10 @@ def test_batch_of_the_same_epoch_that_changed_below_the_position_is_a_truncation
     tail = follow(broker)
     for _ in range(3):
         broker.append(1)
-    tail.look()
+    tail.poll()
     broker.truncate(2)  # a broker that lost its page cache keeps its epoch
     broker.append(1)
-    tail.look_to_the_end()
+    tail.poll_to_the_end()
     assert tail.listener.events[1:] == [("truncated", 3)]
 
 
@@ -200,9 +200,9 @@ def test_truncation_over_a_roll_is_found(broker: BrokerLog, follow: Follow) -> N
     broker.append(4)
     broker.roll()
     broker.append(2)
-    tail.look()
+    tail.poll()
     broker.truncate(1)
-    tail.look_to_the_end()
+    tail.poll_to_the_end()
     assert tail.listener.events[-1] == ("truncated", 4)
     assert tail.log.position.log == broker.active
 
@@ -213,12 +213,12 @@ def test_segment_that_was_cut_off_and_rolled_again_at_the_same_offset_is_found(
     tail = follow(broker)
     broker.append(4)
     broker.roll()
-    tail.look()
+    tail.poll()
     assert tail.log.position.position == 0
     broker.truncate(0)
     broker.append(4)
     broker.roll()
-    tail.look_to_the_end()
+    tail.poll_to_the_end()
     assert tail.listener.events[-1] == ("truncated", 4)
 
 
@@ -226,11 +226,11 @@ def test_new_leadership_without_records_is_the_leader_epoch(broker: BrokerLog, f
     broker.append(2)
     tail = follow(broker)
     broker.begin_epoch()
-    tail.look()
+    tail.poll()
     assert tail.log.leader_epoch == 1
     assert tail.log.lineage == epochs((0, 0), (1, 2))
     broker.append(1)
-    tail.look()
+    tail.poll()
     assert tail.listener.taken_events() == [("append", 3)]
     assert tail.log.lineage == epochs((0, 0), (1, 2))
 
@@ -249,11 +249,11 @@ def test_compaction_swap_of_rolled_segments_changes_nothing(broker: BrokerLog, f
         broker.append(2)
         broker.roll()
     broker.append(1)
-    tail.look()
+    tail.poll()
     events = tail.listener.taken_events()
     broker.clean()
     broker.append(1)
-    tail.look_to_the_end()
+    tail.poll_to_the_end()
     assert tail.listener.taken_events() == [("append", broker.next_offset)]
     assert all(name == "append" for name, _ in events)
 
@@ -268,12 +268,12 @@ def test_last_batch_that_a_cleaner_rewrites_is_known_by_its_producer(
     producer = Producer(7, 0, 30) if is_idempotent else NO_PRODUCER
     broker.append_data(records(3, base_offset=2, value=bytes(50), producer=producer), 3)
     broker.roll()
-    tail.look_to_the_end()
+    tail.poll_to_the_end()
     tail.listener.taken_events()
     rolled = broker.segments[0]
     broker.rewrite(rolled, rolled.batches[0].data + records(3, base_offset=2, value=b"", producer=producer))
     broker.append(1)
-    tail.look_to_the_end()
+    tail.poll_to_the_end()
     assert tail.listener.taken_events() == [("append" if is_idempotent else "truncated", 6)]
 
 
@@ -282,10 +282,10 @@ def test_tail_that_lags_in_a_compacted_segment_goes_on_behind_the_gap(broker: Br
     for _ in range(6):
         broker.append(2)
         broker.roll()
-    tail.look()
+    tail.poll()
     broker.clean()
     broker.append(1)
-    tail.look_to_the_end()
+    tail.poll_to_the_end()
     assert tail.log.log_end_offset == broker.next_offset
     kept = {batch.base_offset: batch.data for batch in broker.history}
     assert all(kept[offset] == data for offset, data in tail.listener.told.items())
@@ -298,11 +298,11 @@ def test_swap_that_is_under_way_does_not_hold_up_the_active_segment(broker: Brok
     swap = broker.path / "00000000000000000000.log.swap"
     swap.touch()
     broker.append(1)
-    done = tail.look()
+    done = tail.poll()
     assert not done.is_settled
     assert tail.log.log_end_offset == 2
     swap.unlink()
-    assert tail.look().is_settled
+    assert tail.poll().is_settled
 
 
 def test_retention_raises_the_log_start(broker: BrokerLog, follow: Follow) -> None:
@@ -311,7 +311,7 @@ def test_retention_raises_the_log_start(broker: BrokerLog, follow: Follow) -> No
     broker.append(2)
     tail = follow(broker)
     broker.delete_oldest()
-    tail.look()
+    tail.poll()
     assert tail.listener.events == [("high watermark", 4), ("log start", 4)]
 
 
@@ -323,14 +323,14 @@ def test_records_that_retention_took_before_they_were_read_are_told_as_a_truncat
     broker.roll()
     broker.append(2)
     broker.delete_oldest()
-    tail.look_to_the_end()
+    tail.poll_to_the_end()
     assert tail.listener.events[0] == ("truncated", 6)
 
 
 def test_delete_records_raises_the_log_start_after_the_watermark(broker: BrokerLog, follow: Follow) -> None:
     tail = follow(broker)
     broker.append(10)
-    tail.look()
+    tail.poll()
     tail.log.raise_watermark(8, log_start_offset=5)
     assert tail.listener.events[1:] == [("high watermark", 8), ("log start", 5)]
 
@@ -343,11 +343,11 @@ def test_epochs_that_begin_at_a_raised_log_start_are_no_truncation(
     for _ in range(3):
         broker.append(4)
         broker.begin_epoch()
-    tail.look()
+    tail.poll()
     events = tail.listener.taken_events()
     broker.delete_records(before)
     broker.append(1)
-    tail.look_to_the_end()
+    tail.poll_to_the_end()
     assert tail.listener.taken_events() == [("append", 13)]
     assert [name for name, _ in events] == ["append"] * len(events)
     assert tail.log.lineage.epoch_for(12) == 3
@@ -358,12 +358,12 @@ def test_other_epoch_behind_a_raised_log_start_is_a_truncation(broker: BrokerLog
     tail = follow(broker)
     broker.append(4)
     broker.append(4)
-    tail.look()
+    tail.poll()
     broker.truncate(1)
     broker.begin_epoch()
     broker.append(4)
     broker.delete_records(6)
-    tail.look_to_the_end()
+    tail.poll_to_the_end()
     assert tail.listener.events[-1] == ("truncated", 8)
 
 
@@ -373,7 +373,7 @@ def test_watermark_above_the_log_end_waits_for_the_records(broker: BrokerLog, fo
     assert tail.log.high_watermark == 0
     broker.append(4)
     broker.append(4)
-    tail.look()
+    tail.poll()
     assert tail.listener.events == [("append", 8), ("high watermark", 6)]
 
 
@@ -383,38 +383,38 @@ def test_limit_at_the_watermark_keeps_back_what_is_above_it(broker: BrokerLog, f
     tail = follow(broker, limit=TailLimit.HWM, watermark=2)
     assert tail.log.log_end_offset == 2
     broker.append(2)
-    tail.look()
+    tail.poll()
     assert tail.listener.events == []
     assert tail.log.raise_watermark(5)
-    tail.look()
+    tail.poll()
     assert tail.listener.taken_events() == [("append", 4), ("high watermark", 4)]
     tail.log.raise_watermark(6)
-    tail.look()
+    tail.poll()
     assert tail.listener.taken_events() == [("append", 6), ("high watermark", 6)]
 
 
 def test_log_goes_on_in_another_log_dir(tmp_path: Path, broker: BrokerLog, follow: Follow) -> None:
     tail = follow(broker)
     broker.append(3)
-    tail.look()
+    tail.poll()
     (tmp_path / "b").mkdir()
     broker.move_to(tmp_path / "b")
-    gone = tail.look()
+    gone = tail.poll()
     assert gone.is_gone
     assert isinstance(gone.problem, SegmentChangedError)
     tail.log.move(broker.directory)
     broker.append(1)
-    tail.look_to_the_end()
+    tail.poll_to_the_end()
     assert tail.listener.events == [("append", 3), ("append", 4)]
 
 
-def test_active_file_that_vanishes_is_looked_at_again(broker: BrokerLog, follow: Follow) -> None:
+def test_active_file_that_vanishes_is_polled_again(broker: BrokerLog, follow: Follow) -> None:
     tail = follow(broker)
     broker.append(1)
     hidden = broker.active.rename(broker.path / "hidden")
-    assert not tail.look().is_settled
+    assert not tail.poll().is_settled
     hidden.rename(broker.active)
-    assert tail.look().is_settled
+    assert tail.poll().is_settled
     assert tail.log.log_end_offset == 1
 
 
@@ -423,24 +423,24 @@ def test_unreadable_file_is_an_error_of_the_partition(broker: BrokerLog, follow:
     broker.append(1)
     hidden = broker.active.rename(broker.path / "hidden")
     broker.active.mkdir()
-    problem = tail.look().problem
+    problem = tail.poll().problem
     assert problem is not None
     assert str(broker.active) in str(problem)
     broker.active.rmdir()
     hidden.rename(broker.active)
-    tail.look()
+    tail.poll()
     assert tail.log.log_end_offset == 1
 
 
 @pytest.mark.spec("push-replication 2.14")
-def test_looks_leave_the_directory_as_it_is(broker: BrokerLog, follow: Follow) -> None:
+def test_polls_leave_the_directory_as_it_is(broker: BrokerLog, follow: Follow) -> None:
     broker.append(3)
     broker.roll()
     broker.append(3)
     os.utime(broker.path, ns=(0, 10**18))
     before = _state(broker.path)
     tail = follow(broker)
-    tail.look_to_the_end()
+    tail.poll_to_the_end()
     assert _state(broker.path) == before
 
 
