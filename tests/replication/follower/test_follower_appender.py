@@ -123,12 +123,12 @@ async def test_memory_is_counted_while_records_wait_for_the_disk() -> None:
 async def test_nearly_full_disk_takes_no_records_until_it_has_room_again() -> None:
     free = [10]
     intake = RecordIntake(max_bytes=1000, reserve_bytes=100, free_bytes=lambda: free[0])
-    await intake.look_at_disk()
+    await intake.check_disk()
     assert intake.is_disk_full
     assert not intake.admits(1)
     assert not intake.may_fetch
     free[0] = 200
-    await intake.look_at_disk()
+    await intake.check_disk()
     assert intake.admits(1)
 
 

@@ -202,7 +202,7 @@ class TierServer:
     async def _serve(self, served: TierEndpoint) -> None:
         """Serve until the stop; when that fails, the process stops."""
         try:
-            await served.endpoint.run(served.replicas.look)
+            await served.endpoint.run(served.replicas.refresh)
         except TierError as error:
             self._failure = error
             self._stop.ask(str(error), exit_code=1)

@@ -154,7 +154,7 @@ class LeaderSide:
         if not is_enabled:
             self.led.end_sessions(PushSessionEndReason.PUSH_DISABLED)
         self.leading.refresh()
-        self._partitions.look_again()
+        self._partitions.list_again()
 
     def statuses(self) -> tuple[ReplicatorStatus, ...]:
         """Return the state of all replicas there are, at most a second old: thousands of them take a while."""

@@ -149,9 +149,9 @@ class PusherSlots:
             else:
                 at_s = min(at_s, due_s)
         self.slot_timers.schedule(slot, at_s)
-        self.look_at(lane, now_s)
+        self.reschedule(lane, now_s)
 
-    def look_at(self, lane: PeerLane, now_s: float) -> None:
+    def reschedule(self, lane: PeerLane, now_s: float) -> None:
         """Mark the lane if it can act at once; otherwise set its timer."""
         settings = self.shared.settings
         may_connect = lane.may_connect(now_s) and not self.is_shutting_down

@@ -132,7 +132,7 @@ class LocalChangelog:
     async def _refreshed(self) -> _View:
         for _ in range(_ATTEMPTS):
             try:
-                self._view = await asyncio.to_thread(_look, self._directory, self._end)
+                self._view = await asyncio.to_thread(_view_of, self._directory, self._end)
             except SegmentChangedError:
                 continue
             return self._view
@@ -200,7 +200,7 @@ class LocalLogSource(PartitionedSource):
         super().__init__(changelogs, delete_retention=delete_retention, groups=groups)
 
 
-def _look(directory: PartitionDirectory, wanted_end: LocalEnd) -> _View:
+def _view_of(directory: PartitionDirectory, wanted_end: LocalEnd) -> _View:
     """Return the log as it is now. The checkpoints are read first, since their offsets only grow."""
     partition, log_dir = directory.topic_partition, directory.path.parent
     start = read_offset_checkpoint(log_dir / LOG_START_OFFSET_CHECKPOINT).get(partition)

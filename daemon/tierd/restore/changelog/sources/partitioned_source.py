@@ -219,14 +219,14 @@ class PartitionedSource:
 
     async def _refreshed(self, partition: TopicPartition) -> ChangelogBounds:
         async with self._locks[partition]:
-            return await translated(partition, self._looked_again(partition))
+            return await translated(partition, self._bounds_again(partition))
 
     def _end(self, bounds: ChangelogBounds, isolation: IsolationLevel) -> int:
         if isolation is IsolationLevel.READ_COMMITTED or not self._is_continued:
             return max(bounds.stable_offset, bounds.earliest_offset)
         return bounds.end_offset
 
-    async def _looked_again(self, partition: TopicPartition) -> ChangelogBounds:
+    async def _bounds_again(self, partition: TopicPartition) -> ChangelogBounds:
         opened = await self._opened(partition)
         opened.bounds = await opened.changelog.refresh()
         return opened.bounds

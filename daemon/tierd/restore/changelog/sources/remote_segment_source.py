@@ -96,10 +96,10 @@ class RemoteChangelog:
         """
         for _ in range(_ATTEMPTS - 1):
             with suppress(SegmentChangedError):
-                return await self._look(local)
-        return await self._look(local)  # the last attempt reports its own failure
+                return await self._read_bounds(local)
+        return await self._read_bounds(local)  # the last attempt reports its own failure
 
-    async def _look(self, local: Lineage) -> ChangelogBounds:
+    async def _read_bounds(self, local: Lineage) -> ChangelogBounds:
         view = await self._tier.load_view(self._partition)
         branch = OwnBranch(view, effective_lineage(view, local))
         first = next(branch.readable_ranges(0, branch.end_offset), None)
