@@ -34,7 +34,7 @@ def records_for(partition: int, *, end: int = 0) -> PartitionAppend:
 
 @pytest.fixture
 async def run(tmp_path: Path) -> AsyncIterator[StandbyRun]:
-    """A standby with partitions 0 and 1 of a topic, in two log dirs."""
+    """Yield a standby with partitions 0 and 1 of a topic, in two log dirs."""
     leaders = FakeLeaders(1)
     for partition in (0, 1):
         leaders.nodes[1].announce("orders", TOPIC_ID, epoch=7, partition=partition)

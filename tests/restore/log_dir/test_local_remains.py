@@ -27,7 +27,7 @@ class Disk:
 
     @property
     def directory(self) -> Path:
-        """The broker's partition directory, in the log dir into which it is restored."""
+        """Return the broker's partition directory, in the log dir into which it is restored."""
         return self.lab.directory
 
     def log(self, base_offset: int) -> Path:

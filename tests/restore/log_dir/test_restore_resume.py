@@ -50,7 +50,7 @@ class DoomedJournal:
 
     @property
     def append(self) -> Callable[[Journal, Step], None]:
-        """The method in the place of ``Journal.append``."""
+        """Return the method in the place of ``Journal.append``."""
 
         def append(journal: Journal, step: Step) -> None:
             self.steps.append(step["stage"])

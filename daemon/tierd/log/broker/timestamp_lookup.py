@@ -27,7 +27,7 @@ class ScannedLog:
 
     @property
     def open_file(self) -> OpenFile:
-        """A function that opens a file of the log for reading."""
+        """Return a function that opens a file of the log for reading."""
         return open_source
 
     def open_log(self, segment: SegmentFiles) -> AbstractContextManager[OpenLog]:

@@ -151,7 +151,7 @@ class LogDirWatcher:
                 loop.remove_reader(fd)
 
     def _drain(self) -> list[LogDirEvent]:
-        """Everything that waits, each hint once, in order of its first occurrence."""
+        """Return the hints that wait, each once, in order of its first occurrence."""
         found: dict[LogDirEvent, None] = {}
         while self._own:
             found[self._own.popleft()] = None

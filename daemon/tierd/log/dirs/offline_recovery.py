@@ -49,7 +49,7 @@ class RecoveredPartition:
 
     @property
     def name(self) -> str:
-        """The partition; the topic may be cut short in the name of a ``-delete`` or ``-stray`` directory."""
+        """Return the partition; the topic may be cut short in the name of a ``-delete`` or ``-stray`` directory."""
         return str(parse_directory_name(self.directory.name)[0])
 
 

@@ -82,7 +82,7 @@ class PartitionDirectory:
 
     @property
     def partition(self) -> TopicIdPartition:
-        """The identity of the replica.
+        """Return the identity of the replica.
 
         Raises:
             MissingArtefactError: ``partition.metadata`` is not there yet.

@@ -38,7 +38,7 @@ class Readable(Protocol):
 
     @property
     def path(self) -> Path:
-        """Its name, for errors."""
+        """Return the name of the file, for errors."""
 
     @property
     def size_bytes(self) -> int:

@@ -89,7 +89,7 @@ class Analysis:
 
     @property
     def first_or_last_offset_of_first_batch(self) -> int:
-        """The least offset that is certain without opening the records."""
+        """Return the least offset that is certain without opening the records."""
         return self.batches[0].last_offset if self.first_offset == UNKNOWN_OFFSET else self.first_offset
 
 

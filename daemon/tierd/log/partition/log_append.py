@@ -72,7 +72,7 @@ def _outcome(state: LogState, request: AppendRequest, now_ms: int) -> Outcome:
 
 
 def _append(state: LogState, request: AppendRequest, now_ms: int) -> AppendInfo:
-    """Kafka: UnifiedLog.append."""
+    """Check, number and write the set (Kafka: UnifiedLog.append)."""
     seen = analyze(request, max_message_bytes=state.config.max_message_bytes, name=state.name, counters=state.counters)
     if not seen.batches:
         return _info(state, seen, NO_TIMESTAMP)

@@ -62,7 +62,7 @@ class LowerCheckpoint:
 
     @property
     def why(self) -> str:
-        """For people."""
+        """Return the reason in words, for people."""
         return f"it says {self.before}, the log ends at {self.offset}"
 
 

@@ -153,7 +153,7 @@ class LogReader:
 
     @property
     def open_file(self) -> OpenFile:
-        """A function that opens a file of the log for reading."""
+        """Return a function that opens a file of the log for reading."""
         return self._open_file
 
     def _floor(self, log: PublishedLog, offset: int) -> int:
@@ -258,7 +258,7 @@ class PublishedSnapshot:
 
     @property
     def open_file(self) -> OpenFile:
-        """A function that opens a file of the log for reading."""
+        """Return a function that opens a file of the log for reading."""
         return self.reader.open_file
 
     @contextmanager

@@ -31,17 +31,17 @@ class LogSegments:
 
     @property
     def first(self) -> LogSegment | None:
-        """The oldest segment."""
+        """Return the oldest segment."""
         return self.values[0] if self.values else None
 
     @property
     def last(self) -> LogSegment | None:
-        """The newest segment."""
+        """Return the newest segment."""
         return self.values[-1] if self.values else None
 
     @property
     def active(self) -> LogSegment:
-        """The segment that is appended to; a loaded log always has one."""
+        """Return the segment that is appended to; a loaded log always has one."""
         return self.values[-1]
 
     @property

@@ -33,7 +33,7 @@ class LogSnapshot(Protocol):
 
     @property
     def open_file(self) -> OpenFile:
-        """A function that opens a file of the log for reading."""
+        """Return a function that opens a file of the log for reading."""
 
     def open_log(self, segment: SegmentFiles) -> AbstractContextManager[OpenLog]:
         """Open the log file of a segment.

@@ -13,7 +13,7 @@ class HasBaseOffset(Protocol):
 
     @property
     def base_offset(self) -> int:
-        """The first offset of the segment."""
+        """Return the first offset of the segment."""
 
 
 SegmentT = TypeVar("SegmentT", bound=HasBaseOffset)

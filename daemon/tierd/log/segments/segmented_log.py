@@ -87,12 +87,12 @@ class SegmentedLog:
 
     @property
     def log_end(self) -> LogOffset:
-        """Behind the last record that readers may see, and where the next one goes."""
+        """Return the place behind the last record that readers may see, where the next record goes."""
         return self.published.log_end
 
     @property
     def active(self) -> LogSegment:
-        """The segment that is appended to."""
+        """Return the segment that is appended to."""
         return self.segments.active
 
     @property

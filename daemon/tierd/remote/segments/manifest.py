@@ -220,21 +220,21 @@ class SegmentManifest(ManifestPart):
 
     @property
     def indexes_size_bytes(self) -> int:
-        """Size of the ``.indexes`` object in bytes."""
+        """Return the size of the ``.indexes`` object in bytes."""
         return max((part.position + part.size_bytes for part in self.indexes.values()), default=0)
 
     @property
     def is_transformed(self) -> bool:
-        """True where the ``.log`` object is anything else than the log's bytes."""
+        """Return True where the ``.log`` object is anything else than the log's bytes."""
         return self.compression.type != "none" or self.encryption is not None
 
     def layout(self) -> ChunkLayout:
-        """Layout of the stored log: the place of each chunk."""
+        """Return the layout of the stored log: the place of each chunk."""
         chunks = tuple(chunk.stored for chunk in self.log.chunks)
         return ChunkLayout(self.size_bytes, self.log.chunk_size_bytes, chunks)
 
     def binding(self) -> SegmentBinding:
-        """The identity that an encrypted segment is bound to.
+        """Return the identity that an encrypted segment is bound to.
 
         Raises:
             ValueError: the ids are no UUIDs.

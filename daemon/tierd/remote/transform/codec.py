@@ -29,12 +29,12 @@ class ChunkCodec:
 
     @property
     def is_plain(self) -> bool:
-        """True where new chunks are stored as they are."""
+        """Return True where new chunks are stored as they are."""
         return self.level is None and self.cipher is None
 
     @property
     def overhead_bytes(self) -> int:
-        """Largest growth of a chunk in bytes."""
+        """Return the largest growth of a chunk in bytes."""
         return TAG_BYTES if self.cipher else 0
 
     def encode(self, content: Bytes, *, number: int, count: int) -> tuple[bytes, bool]:

@@ -37,12 +37,12 @@ class ContentDigest:
 
     @property
     def overhead_bytes(self) -> int:
-        """Growth of a chunk: 0, because no bytes are stored."""
+        """Return the growth of a chunk: 0, because no bytes are stored."""
         return 0
 
     @property
     def pieces(self) -> Mapping[bytes, bytes]:
-        """Digest of each piece by its nonce, for the cipher of the second pass."""
+        """Return the digest of each piece by its nonce, for the cipher of the second pass."""
         return self._pieces
 
     def encode(self, content: Bytes, *, number: int, count: int) -> tuple[bytes, bool]:

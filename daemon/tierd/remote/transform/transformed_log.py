@@ -35,7 +35,7 @@ class ChunkEncoder(Protocol):
 
     @property
     def overhead_bytes(self) -> int:
-        """Largest growth of a chunk in bytes."""
+        """Return the largest growth of a chunk in bytes."""
 
     def encode(self, content: Bytes, *, number: int, count: int) -> tuple[bytes, bool]:
         """Return the bytes to store for chunk ``number`` of ``count``, and True if they are compressed. Blocking."""

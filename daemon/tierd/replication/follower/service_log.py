@@ -60,7 +60,7 @@ class ServiceFollowerLog:
 
     @property
     def facts(self) -> FollowerLogFacts:
-        """The log as it is now."""
+        """Return the log as it is now."""
         log = self._writer.log
         return FollowerLogFacts(
             log_start_offset=log.log_start_offset,
@@ -73,7 +73,7 @@ class ServiceFollowerLog:
 
     @property
     def is_online(self) -> bool:
-        """False after the disk of the log has failed."""
+        """Return True until the disk of the log fails."""
         return self._service.is_online(self._partition)
 
     async def apply(self, change: LogChange) -> None:

@@ -38,7 +38,7 @@ class StandbyReplica:
 
     @property
     def partition(self) -> TopicIdPartition:
-        """The partition."""
+        """Return the partition."""
         return self.followed.partition
 
     @property

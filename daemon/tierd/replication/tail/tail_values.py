@@ -105,17 +105,17 @@ class TailPosition:
 
     @property
     def known_lineage(self) -> Lineage:
-        """The leader epochs that begin up to ``next_offset``."""
+        """Return the leader epochs that begin up to ``next_offset``."""
         return self.lineage.truncated_from_end(self.next_offset + 1)
 
     @property
     def end_offset(self) -> int:
-        """Exclusive end of the offsets that the segment may have."""
+        """Return the exclusive end of the offsets that the segment may have."""
         return segment_end_offset(self.segment_base, self.next_base)
 
     @property
     def log(self) -> Path:
-        """The file in which the next batch is, or will be."""
+        """Return the file in which the next batch is, or will be."""
         return self.directory.path / file_name(self.segment_base, ".log")
 
 

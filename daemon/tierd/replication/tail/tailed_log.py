@@ -56,38 +56,38 @@ class TailedLog:
 
     @property
     def partition(self) -> TopicIdPartition:
-        """The partition."""
+        """Return the partition."""
         return self._partition
 
     @property
     def leader_epoch(self) -> int:
-        """The newest epoch that the broker has written, or that was announced; 0 before either."""
+        """Return the newest epoch that the broker has written, or that was announced; 0 before either."""
         written = self.position.lineage.latest
         return max(written.epoch if written is not None else 0, self._announced_epoch)
 
     @property
     def log_start_offset(self) -> int:
-        """First offset of the log."""
+        """Return the first offset of the log."""
         return self._log_start_offset
 
     @property
     def log_end_offset(self) -> int:
-        """Offset behind the last batch that was taken."""
+        """Return the offset behind the last batch that was taken."""
         return self._log_end_offset
 
     @property
     def high_watermark(self) -> int:
-        """Highest watermark that was heard of and has its records here; a lower bound of the broker's."""
+        """Return the highest watermark that was heard of and has its records here; a lower bound of the broker's."""
         return self._high_watermark
 
     @property
     def lineage(self) -> Lineage:
-        """Leader epochs up to the log end."""
+        """Return the leader epochs up to the log end."""
         return self._lineage
 
     @property
     def limit_offset(self) -> int | None:
-        """Offset that no batch to be taken may reach; None without a limit."""
+        """Return the offset that no batch to be taken may reach; None without a limit."""
         return None if self._limit is TailLimit.LEO else max(self._known_watermark, 0)
 
     @property

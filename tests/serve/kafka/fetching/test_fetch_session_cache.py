@@ -91,7 +91,7 @@ class FetchSessionMachine(RuleBasedStateMachine):
 
     @rule(client=clients)
     def reconnect(self, client: Client) -> None:
-        """A client that comes back on another connection asks for a new session, and closes the one it had."""
+        """Let a client come back on another connection: it asks for a new session, and closes the one that it had."""
         client.owner = SessionOwner(client.owner.principal, "plain", next(self.connections))
         client.lose_session()
 

@@ -119,11 +119,11 @@ class FollowerLog(Protocol):
 
     @property
     def facts(self) -> FollowerLogFacts:
-        """The log as it is now."""
+        """Return the log as it is now."""
 
     @property
     def is_online(self) -> bool:
-        """False after the disk of the log has failed."""
+        """Return True until the disk of the log fails."""
 
     async def apply(self, change: LogChange) -> None:
         """Carry out a change that needs the disk.

@@ -39,17 +39,17 @@ class LeaderBatches:
 
     @property
     def first_offset(self) -> int:
-        """Base offset of the first batch."""
+        """Return the base offset of the first batch."""
         return self.headers[0].base_offset
 
     @property
     def next_offset(self) -> int:
-        """Offset behind the last batch."""
+        """Return the offset behind the last batch."""
         return self.headers[-1].last_offset + 1
 
     @property
     def last_epoch(self) -> int:
-        """Leader epoch of the last batch."""
+        """Return the leader epoch of the last batch."""
         return self.headers[-1].partition_leader_epoch
 
     def split_at(self, count: int) -> "tuple[LeaderBatches, LeaderBatches]":

@@ -56,27 +56,27 @@ class LeaderLog(Protocol):
 
     @property
     def partition(self) -> TopicIdPartition:
-        """The partition."""
+        """Return the partition."""
 
     @property
     def leader_epoch(self) -> int:
-        """Epoch of the present leadership; the lineage may end with a lower one before the first append."""
+        """Return the epoch of the present leadership; the lineage may end with a lower one before the first append."""
 
     @property
     def log_start_offset(self) -> int:
-        """First offset of the log."""
+        """Return the first offset of the log."""
 
     @property
     def log_end_offset(self) -> int:
-        """Offset of the next record."""
+        """Return the offset of the next record."""
 
     @property
     def high_watermark(self) -> int:
-        """Exclusive end of what consumers may read, or a lower bound of it."""
+        """Return the exclusive end of what consumers may read, or a lower bound of it."""
 
     @property
     def lineage(self) -> Lineage:
-        """Leader epochs of the records."""
+        """Return the leader epochs of the records."""
 
     def listen(self, listener: LeaderLogListener | None) -> None:
         """Report changes to ``listener`` from now on; None ends it. A log has at most one listener."""

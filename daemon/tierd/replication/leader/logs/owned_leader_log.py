@@ -63,32 +63,32 @@ class OwnedLeaderLog:
 
     @property
     def partition(self) -> TopicIdPartition:
-        """The partition."""
+        """Return the partition."""
         return self._partition
 
     @property
     def leader_epoch(self) -> int:
-        """Epoch of the present leadership."""
+        """Return the epoch of the present leadership."""
         return self._leader_epoch
 
     @property
     def log_start_offset(self) -> int:
-        """First offset on local disk; the tier has what lies below it in a tiered log."""
+        """Return the first offset on local disk; the tier has what lies below it in a tiered log."""
         return self._log_start_offset
 
     @property
     def log_end_offset(self) -> int:
-        """Offset of the next record."""
+        """Return the offset of the next record."""
         return self._log_end_offset
 
     @property
     def high_watermark(self) -> int:
-        """Exclusive end of what consumers may read."""
+        """Return the exclusive end of what consumers may read."""
         return self._high_watermark
 
     @property
     def lineage(self) -> Lineage:
-        """Leader epochs of the records."""
+        """Return the leader epochs of the records."""
         return self._lineage
 
     def listen(self, listener: LeaderLogListener | None) -> None:

@@ -76,22 +76,22 @@ class PartitionReplicator:
 
     @property
     def partition(self) -> TopicIdPartition:
-        """The partition."""
+        """Return the partition."""
         return self.log.partition
 
     @property
     def leader_epoch(self) -> int:
-        """Epoch of the leadership."""
+        """Return the epoch of the leadership."""
         return self._leadership.epoch
 
     @property
     def replica_ids(self) -> tuple[int, ...]:
-        """Node ids of the assigned standbys."""
+        """Return the node ids of the assigned standbys."""
         return self._replicas.ids
 
     @property
     def in_sync_ids(self) -> tuple[int, ...]:
-        """Node ids of the standbys that the high watermark waits for."""
+        """Return the node ids of the standbys that the high watermark waits for."""
         return self._replicas.in_sync
 
     def statuses(self) -> tuple[ReplicatorStatus, ...]:
