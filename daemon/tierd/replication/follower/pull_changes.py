@@ -35,7 +35,6 @@ class PullStatistics:
     def __init__(self) -> None:
         """Begin at zero."""
         self.fetched_bytes = 0
-        self.truncations = 0
         self.truncations_below_high_watermark = 0
         self.truncated_records = 0
         self.restarts = 0
@@ -164,7 +163,6 @@ class PullChanges:
             statistics.restarts += 1
             _LOG.warning("follower_log_begun_again", **fields)
             return
-        statistics.truncations += 1
         statistics.truncated_records += before.log_end_offset - new_end
         if new_end < before.high_watermark:
             statistics.truncations_below_high_watermark += 1
