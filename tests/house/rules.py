@@ -32,16 +32,16 @@ class Finding:
         return f"{self.module.file}:{self.line}: {self.text}"
 
 
-def class_defined_twice(modules: Sequence[Module]) -> Iterator[Finding]:
-    """Yield each definition of a class name that more than one place defines."""
-    places: dict[str, list[tuple[Module, ast.ClassDef]]] = defaultdict(list)
+def type_defined_twice(modules: Sequence[Module]) -> Iterator[Finding]:
+    """Yield each definition of a class name, or of a public name for a type, that more than one place defines."""
+    places: dict[str, list[tuple[Module, int]]] = defaultdict(list)
     for module in modules:
-        for node in module.classes():
-            places[node.name].append((module, node))
+        for name, line in (*((node.name, node.lineno) for node in module.classes()), *module.type_aliases()):
+            places[name].append((module, line))
     for name, found in places.items():
         if len(found) > 1:
-            for module, node in found:
-                yield Finding(module, node.lineno, name, f"class {name} is defined {len(found)} times")
+            for module, line in found:
+                yield Finding(module, line, name, f"type {name} is defined {len(found)} times")
 
 
 def refused_opening(modules: Sequence[Module]) -> Iterator[Finding]:
@@ -122,7 +122,7 @@ def whole_configuration(modules: Sequence[Module]) -> Iterator[Finding]:
 
 
 RULES = (
-    class_defined_twice,
+    type_defined_twice,
     refused_opening,
     large_constructor,
     small_file,

@@ -36,6 +36,14 @@ class Module:
         """Yield every class, nested ones too."""
         return (node for node in ast.walk(self.syntax) if isinstance(node, ast.ClassDef))
 
+    def type_aliases(self) -> Iterator[tuple[str, int]]:
+        """Yield (name, line) of every public name of a type: assigned, in mixed case, and no type variable."""
+        for node in self.syntax.body:
+            if isinstance(node, ast.Assign | ast.AnnAssign) and not _is_type_variable(node.value):
+                targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+                names = [target.id for target in targets if isinstance(target, ast.Name)]
+                yield from ((name, node.lineno) for name in names if name[0].isupper() and not name.isupper())
+
     def docstrings(self) -> Iterator[tuple[int, str]]:
         """Yield (line, text) of the docstring of every module, class and function that has one."""
         for node in ast.walk(self.syntax):
@@ -82,6 +90,10 @@ class Module:
             if isinstance(node, ast.Import):
                 found |= {alias.name for alias in node.names}
         return found & known
+
+
+def _is_type_variable(value: ast.expr | None) -> bool:
+    return isinstance(value, ast.Call) and ast.unparse(value.func) in ("TypeVar", "ParamSpec", "TypeVarTuple")
 
 
 def read_modules(folder: Path) -> list[Module]:

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from tierd.cli.layout import Part, PlainTable
+from tierd.cli.layout import LayoutPart, PlainTable
 
 _FILE_WIDTH: Final = 250
 _UP, _TO_LINE_END, _TO_SCREEN_END = "\x1b[1A", "\x1b[K", "\x1b[J"  # ECMA-48: CUU, EL, ED
@@ -19,7 +19,7 @@ def print_table(table: PlainTable) -> None:
     print_group(table)
 
 
-def print_group(*parts: Part) -> None:
+def print_group(*parts: LayoutPart) -> None:
     """Print lines and tables one below the other."""
     sys.stdout.writelines(f"{line}\n" for line in _lines(parts))
 
@@ -47,7 +47,7 @@ class _InPlace:
     def __init__(self) -> None:
         self._shown = 0
 
-    def show(self, *parts: Part) -> None:
+    def show(self, *parts: LayoutPart) -> None:
         """Replace what was shown."""
         lines, room = _lines(parts), shutil.get_terminal_size().lines - 1
         if len(lines) > room:
@@ -58,12 +58,12 @@ class _InPlace:
         self._shown = len(lines)
 
 
-def _print_below(*parts: Part) -> None:
+def _print_below(*parts: LayoutPart) -> None:
     print_group(*parts)
     sys.stdout.flush()
 
 
-def _lines(parts: tuple[Part, ...]) -> list[str]:
+def _lines(parts: tuple[LayoutPart, ...]) -> list[str]:
     is_terminal = _is_terminal()
     width = shutil.get_terminal_size().columns if is_terminal else _FILE_WIDTH
     styled = is_terminal and not os.environ.get("NO_COLOR")

@@ -92,7 +92,7 @@ class PlainTable:
         return _GAP.join(cells).rstrip()
 
 
-Part: TypeAlias = StyledText | PlainTable
+LayoutPart: TypeAlias = StyledText | PlainTable
 """A line or a table."""
 
 

@@ -3,7 +3,7 @@
 from pydantic import JsonValue
 
 from tierd.cli.printing import print_line
-from tierd.log import CutTail, LogRepairResult, LowerCheckpoint, MoveAside, RepairPlan, Step, WriteAnew
+from tierd.log import CutTail, LogRepairResult, LogRepairStep, LowerCheckpoint, MoveAside, RepairPlan, WriteAnew
 
 
 def print_repair(result: LogRepairResult, *, is_plan: bool, done: str = "mended") -> None:
@@ -47,7 +47,7 @@ def as_json(result: LogRepairResult) -> dict[str, JsonValue]:
     }
 
 
-def _step_json(step: Step, kept: str | None) -> dict[str, JsonValue]:
+def _step_json(step: LogRepairStep, kept: str | None) -> dict[str, JsonValue]:
     content: dict[str, JsonValue] = {"file": step.name, "why": step.why, "kept": kept}
     match step:
         case CutTail():
@@ -60,7 +60,7 @@ def _step_json(step: Step, kept: str | None) -> dict[str, JsonValue]:
             return {"step": "lower", "offset": step.offset, **content}
 
 
-def _verb(step: Step, *, is_plan: bool) -> str:
+def _verb(step: LogRepairStep, *, is_plan: bool) -> str:
     tense = 0 if is_plan else 1
     match step:
         case CutTail():

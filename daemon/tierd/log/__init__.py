@@ -92,7 +92,7 @@ if TYPE_CHECKING:
     from tierd.log.indexes.offset_index import OffsetIndex
     from tierd.log.indexes.time_index import TimeIndex
     from tierd.log.indexes.transaction_index import AbortedTransaction, TransactionIndex
-    from tierd.log.inspection import Damage, Decoded, FileFound, Finding, Note, inspect_path
+    from tierd.log.inspection import Damage, Decoded, FileFound, InspectionFinding, Note, inspect_path
     from tierd.log.inspection.index_content import check_index, check_indexes_of_log
     from tierd.log.loading.artefact_checks import EpochCheck, TransactionIndexCheck
     from tierd.log.loading.log_loader import LoadRequest, load_log
@@ -154,10 +154,10 @@ if TYPE_CHECKING:
     from tierd.log.repair import (
         CutTail,
         LogRepairResult,
+        LogRepairStep,
         LowerCheckpoint,
         MoveAside,
         RepairPlan,
-        Step,
         WriteAnew,
         repair_partition,
         truncate_partition,

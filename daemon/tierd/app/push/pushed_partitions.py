@@ -9,7 +9,6 @@ from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, NamedTuple
-from uuid import UUID
 
 import structlog
 
@@ -24,15 +23,13 @@ from tierd.log import (
     parse_directory_name,
     read_lineage,
 )
-from tierd.model import TopicIdPartition
+from tierd.model import PartitionKey, TopicIdPartition
 
 log = structlog.get_logger()
 
 LIST_INTERVAL_S: Final = 30.0
 _SETTLE_S: Final = 0.05
 _RETRY_S: Final = 5.0
-
-ReplicaKey = tuple[UUID, int]
 
 
 class PushedPartition(NamedTuple):
@@ -59,7 +56,7 @@ class PartitionsFound:
     """
 
     here: Mapping[TopicIdPartition, PushedPartition]
-    deleted: frozenset[ReplicaKey] = frozenset()
+    deleted: frozenset[PartitionKey] = frozenset()
     pending: frozenset[Path] = frozenset()
     is_complete: bool = True
 
@@ -163,7 +160,7 @@ class _ListedPartitions:
     def __init__(self, seen: dict[Path, tuple[KnownDirectory, int]], *, is_complete: bool) -> None:
         self.seen = seen
         self.found: list[PushedPartition] = []
-        self.deleted: set[ReplicaKey] = set()
+        self.deleted: set[PartitionKey] = set()
         self.pending: set[Path] = set()
         self.is_complete = is_complete
 

@@ -5,8 +5,6 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
-from pydantic import JsonValue
-
 from tierd.app.engine.compose import standing_in
 from tierd.app.engine.deployment import Deployment
 from tierd.app.spark.build_pipeline import Pipeline, build_pipeline, require_pipeline, require_spark
@@ -19,6 +17,7 @@ from tierd.serve import (
     STATUS,
     CompactionPlan,
     CompactRequest,
+    JsonObject,
     PipelineSummary,
     RunBegun,
     StatusRequest,
@@ -28,7 +27,6 @@ from tierd.serve import (
 from tierd.tasks import end_tasks
 
 _POLL_INTERVAL_S: Final = 1.0
-Facts = dict[str, JsonValue]
 
 
 async def plan_compaction(deployment: Deployment, names: Sequence[TopicPartition]) -> CompactionPlan:
@@ -53,7 +51,7 @@ async def plan_compaction(deployment: Deployment, names: Sequence[TopicPartition
 
 async def compact(
     deployment: Deployment, names: Sequence[TopicPartition], *, on_progress: Callable[[str], None]
-) -> Facts:
+) -> JsonObject:
     """Have one run done and return its report; ``on_progress`` is called with the progress.
 
     Cancelled, a run of this process ends and abandons what it began; a run of the daemon goes on.
@@ -67,7 +65,7 @@ async def compact(
         TierError: the run could not begin.
     """
 
-    async def run_here() -> Facts:
+    async def run_here() -> JsonObject:
         await require_spark(deployment)
         async with standing_in(deployment) as (engine, tiering):
             await require_pipeline(engine)
@@ -85,7 +83,9 @@ async def compact(
             return report
 
 
-async def _run_here(pipeline: Pipeline, names: Sequence[TopicPartition], on_progress: Callable[[str], None]) -> Facts:
+async def _run_here(
+    pipeline: Pipeline, names: Sequence[TopicPartition], on_progress: Callable[[str], None]
+) -> JsonObject:
     reporting = asyncio.create_task(_report_regularly(pipeline, on_progress), name="progress")
     try:
         return report_json(await pipeline.scheduler.run_now(list(names) or None))
@@ -101,7 +101,7 @@ async def _report_regularly(pipeline: Pipeline, on_progress: Callable[[str], Non
         await asyncio.sleep(_POLL_INTERVAL_S)
 
 
-async def _watched(state_dir: Path, run_id: str, on_progress: Callable[[str], None]) -> Facts:
+async def _watched(state_dir: Path, run_id: str, on_progress: Callable[[str], None]) -> JsonObject:
     """Ask the daemon for the progress of a run until the run has ended; return its report."""
     while True:
         pipeline = (await ask(state_dir, STATUS, StatusRequest())).pipeline
@@ -116,7 +116,7 @@ async def _watched(state_dir: Path, run_id: str, on_progress: Callable[[str], No
         await asyncio.sleep(_POLL_INTERVAL_S)
 
 
-def _remembered(state_dir: Path, run_id: str) -> Facts:
+def _remembered(state_dir: Path, run_id: str) -> JsonObject:
     for report in reversed(RunHistory(state_dir).read()):
         if report.run_id == run_id:
             return report_json(report)

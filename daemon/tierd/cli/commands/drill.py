@@ -4,7 +4,6 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from pydantic import JsonValue
 
 import tierd.app
 from tierd.cli.asking import state_dir_of
@@ -32,8 +31,7 @@ from tierd.sizes import human_size
 if TYPE_CHECKING:
     from tierd.app import DrillProgress, DrillResult
     from tierd.restore import DrilledPartition
-
-Facts = dict[str, JsonValue]
+    from tierd.serve import JsonObject
 
 
 def drill(
@@ -182,10 +180,10 @@ def _print_history(drills: "list[DrilledPartition]", *, as_json: bool, as_object
         print_line("no partition was drilled yet")
 
 
-def _result_json(result: "DrillResult") -> Facts:
+def _result_json(result: "DrillResult") -> "JsonObject":
     return {**_drilled_json(result.drilled), "kept": None if result.kept is None else str(result.kept)}
 
 
-def _drilled_json(drilled: "DrilledPartition") -> Facts:
-    facts: Facts = {**asdict(drilled), "checks": list(drilled.checks), "outcome": drilled.outcome.value}
+def _drilled_json(drilled: "DrilledPartition") -> "JsonObject":
+    facts: JsonObject = {**asdict(drilled), "checks": list(drilled.checks), "outcome": drilled.outcome.value}
     return facts

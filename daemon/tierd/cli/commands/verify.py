@@ -34,7 +34,6 @@ from tierd.tiering import DeepSample, Finding, Severity
 if TYPE_CHECKING:
     from tierd.app import DeepCheckRound
 
-ReportProgress = Callable[[str], None]
 Shown = Callable[[AsyncIterator[Finding]], Awaitable[int]]
 """Function that prints findings as they come and returns the number of those that are no notes."""
 

@@ -8,8 +8,8 @@ from tierd.config.places import Location, require_none
 from tierd.config.section import Settings
 from tierd.config.values import (
     AbsolutePath,
-    BrokerAddress,
     Duration,
+    HostPort,
     Switch,
     Text,
     WholeNumber,
@@ -63,7 +63,7 @@ class MqttTlsSettings(Settings):
 class MqttSettings(Settings):
     """Connection to an MQTT broker, version 5 of the protocol. Off without an address."""
 
-    address: BrokerAddress | None = Field(
+    address: HostPort | None = Field(
         None, description="address of the MQTT broker as host:port; off without", examples=["127.0.0.1:1883"]
     )
     tls: MqttTlsSettings = Field(default_factory=MqttTlsSettings, description="TLS towards the MQTT broker")
@@ -73,7 +73,7 @@ class MqttSettings(Settings):
     username: Text | None = Field(None, description="user, where the certificate does not name the daemon")
     password: SecretStr | None = Field(None, description="password of the user")
     password_file: AbsolutePath | None = Field(None, description="file with the password, in place of the key above")
-    endpoint: BrokerAddress | None = Field(
+    endpoint: HostPort | None = Field(
         None,
         description="address of push.listen as other hosts reach it, for the daemons that learn it over MQTT",
         examples=["tierd-1.example.com:9406"],

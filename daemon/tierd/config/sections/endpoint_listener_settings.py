@@ -8,7 +8,7 @@ from pydantic import BeforeValidator, Field, model_validator
 
 from tierd.config.places import PlacedFaultsError
 from tierd.config.section import Settings
-from tierd.config.values import Address, BrokerAddress, Text, WholeNumber, broker_address, split_address
+from tierd.config.values import Address, HostPort, Text, WholeNumber, broker_address, split_address
 
 _SHORT_FORM = re.compile(r"([A-Za-z_]+)://(.*)")
 _EVERYWHERE = frozenset({"0.0.0.0", "::", ""})
@@ -28,7 +28,7 @@ class EndpointListenerSettings(Settings):
         "plaintext", description="security protocol; a listener without ssl stays on the loopback interface"
     )
     listen: Address = Field(description="address of the listener", examples=["127.0.0.1:9192"])
-    advertised: BrokerAddress | None = Field(
+    advertised: HostPort | None = Field(
         None, description="address that clients are told; default: that of listen, with the port that is in use"
     )
 
@@ -96,7 +96,7 @@ class EndpointPeerSettings(Settings):
 
     node_id: WholeNumber = Field(ge=0, le=MAX_NODE_ID, description="node_id of its endpoint", examples=["2"])
     rack: Text | None = Field(None, min_length=1, description="rack of its host")
-    address: BrokerAddress | None = Field(None, description="address of its listener, where there is one listener only")
+    address: HostPort | None = Field(None, description="address of its listener, where there is one listener only")
     listeners: ListenerAddresses = Field(
         {}, description="address of each of its listeners, by name, such as {PLAINTEXT: tierd-2.example.com:9192}"
     )

@@ -6,13 +6,13 @@ from pydantic import Field, SecretStr, model_validator
 
 from tierd.config.places import PlacedFaultsError
 from tierd.config.section import Settings
-from tierd.config.values import AbsolutePath, BrokerAddress, Duration, Pattern, Switch, Text
+from tierd.config.values import AbsolutePath, Duration, HostPort, Pattern, Switch, Text
 
 
 class KafkaConnectionSettings(Settings):
     """Connection to the cluster for leaders and topic settings."""
 
-    bootstrap_servers: tuple[BrokerAddress, ...] = Field(
+    bootstrap_servers: tuple[HostPort, ...] = Field(
         min_length=1, description="first brokers to ask, each as host:port", examples=['["127.0.0.1:9092"]']
     )
     security_protocol: Literal["plaintext", "ssl", "sasl_plaintext", "sasl_ssl"] = Field(

@@ -11,9 +11,9 @@ from tierd.config.values import (
     MIB,
     AbsolutePath,
     Address,
-    BrokerAddress,
     ByteSize,
     Duration,
+    HostPort,
     OwnPath,
     Pattern,
     Ratio,
@@ -29,7 +29,7 @@ class PushPeerSettings(Settings):
     """Another daemon of the cluster that takes part in push replication."""
 
     node_id: WholeNumber = Field(ge=0, le=MAX_NODE_ID, description="push.node_id of the daemon", examples=["2"])
-    address: BrokerAddress = Field(
+    address: HostPort = Field(
         description="address of its push.listen, as this host reaches it", examples=["tierd-2.example.com:9406"]
     )
 

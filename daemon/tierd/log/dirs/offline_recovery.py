@@ -22,7 +22,7 @@ from tierd.log.partition.unified_log import UnifiedLog
 from tierd.log.records.log_config import LogConfig
 
 _PROGRESS_INTERVAL_S = 0.5
-OnProgress = Callable[[RemainingLoad], None]
+OnRecoveryProgress = Callable[[RemainingLoad], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,7 +75,7 @@ def recover_log_dir(
     *,
     config_for: Callable[[str], LogConfig],
     strict: bool = False,
-    on_progress: OnProgress = lambda _: None,
+    on_progress: OnRecoveryProgress = lambda _: None,
 ) -> RecoveredLogDir:
     """Load every log in ``log_dir`` and close it cleanly: no retention, no cleaning. Blocking.
 
@@ -195,7 +195,7 @@ def _sizes(disk: Disk, directory: Path) -> dict[int, int]:
 
 
 @contextmanager
-def _reporting(manager: LogManager, on_progress: OnProgress) -> Iterator[None]:
+def _reporting(manager: LogManager, on_progress: OnRecoveryProgress) -> Iterator[None]:
     is_done = Event()
 
     def run() -> None:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from tierd.errors import CorruptRecordError, TierErrorCode
 from tierd.kernels import crc32c
-from tierd.log.files.disk import Piece
+from tierd.log.files.disk import Buffer
 from tierd.log.log_errors import AppendError, RecordValidationError
 from tierd.log.records.append_origin import AppendOrigin
 from tierd.log.records.batch_header import CRC_START_V2, BatchHeader, parse_header
@@ -31,7 +31,7 @@ class AppendRequest(NamedTuple):
         headers: of all batches, if the caller has parsed ``records``; positions are relative to ``records``.
     """
 
-    records: Piece
+    records: Buffer
     origin: AppendOrigin = AppendOrigin.CLIENT
     leader_epoch: int = -1
     headers: Sequence[BatchHeader] | None = None
@@ -168,7 +168,7 @@ def _check_span(found: Analysis, name: str) -> None:
         )
 
 
-def analyze_numbered(records: Piece, *, name: str) -> list[BatchHeader]:
+def analyze_numbered(records: Buffer, *, name: str) -> list[BatchHeader]:
     """Return the headers of a set that the validation returned: whole batches with right checksums."""
     view = memoryview(records)
     batches = []

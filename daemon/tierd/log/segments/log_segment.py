@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from tierd.errors import OffsetOverflowError
-from tierd.log.files.disk import Disk, Piece
+from tierd.log.files.disk import Buffer, Disk
 from tierd.log.files.partition_scan import SegmentFiles, file_name
 from tierd.log.indexes.offset_index_file import OffsetIndexFile
 from tierd.log.indexes.time_index_file import TimeIndexFile
@@ -100,7 +100,7 @@ class LogSegment:
 
     def append(
         self,
-        pieces: Sequence[Piece],
+        pieces: Sequence[Buffer],
         batches: Sequence[BatchHeader],
         *,
         largest_offset: int,

@@ -36,8 +36,8 @@ from tierd.remote.segments.manifest_parts import (
     IndexArtefact,
     LogArtefact,
     ManifestCompression,
+    ManifestNumber,
     ManifestPart,
-    Number,
     Size,
 )
 from tierd.remote.transform.binding import SegmentBinding
@@ -79,10 +79,10 @@ class SegmentManifest(ManifestPart):
     end_offset: Annotated[int, Field(ge=0, lt=2**63)]
     segment_leader_epochs: tuple[tuple[int, int], ...]
     leader_epoch: Annotated[int, Field(ge=-1, lt=2**31)]
-    broker_id: Number
+    broker_id: ManifestNumber
     session_id: str
-    copy_started_ms: Number
-    max_timestamp_ms: Number
+    copy_started_ms: ManifestNumber
+    max_timestamp_ms: ManifestNumber
     record_count: Size
     batch_count: Size
     size_bytes: Size

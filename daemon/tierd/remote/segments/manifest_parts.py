@@ -33,7 +33,7 @@ Crc32c = Annotated[
     Field(ge=0, lt=2**32),
 ]
 Size = Annotated[int, Field(ge=0, lt=2**63)]
-Number = Annotated[int, Field(ge=-1, lt=2**63)]
+ManifestNumber = Annotated[int, Field(ge=-1, lt=2**63)]
 """What the row of a segment can hold."""
 
 

@@ -6,12 +6,10 @@ from dataclasses import dataclass, field
 from uuid import UUID
 
 from tierd.errors import TierError
-from tierd.model import TopicIdPartition, TopicPartition
+from tierd.model import PartitionKey, TopicIdPartition, TopicPartition
 from tierd.replication.follower.rules.followed_partition import FollowedPartition
 from tierd.replication.follower.rules.log_facts import FollowerLog, FollowerLogFacts
 from tierd.replication.model.push_error_code import PushErrorCode
-
-ReplicaKey = tuple[UUID, int]
 
 
 @dataclass(slots=True, eq=False)
@@ -56,7 +54,7 @@ class StandbyReplicas:
 
     def __init__(self) -> None:
         """Begin empty."""
-        self._replicas: dict[ReplicaKey, StandbyReplica] = {}
+        self._replicas: dict[PartitionKey, StandbyReplica] = {}
         self._by_name: dict[TopicPartition, StandbyReplica] = {}
         self._topic_ids: dict[UUID, int] = {}
         self._wakers: dict[int, Callable[[], None]] = {}

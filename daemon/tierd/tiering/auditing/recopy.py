@@ -57,7 +57,7 @@ class RemoteSource:
     """The stored log itself, which is whole; the other artefacts are fetched or made anew."""
 
 
-Source = LocalSource | RemoteSource
+RecopySource = LocalSource | RemoteSource
 
 
 def local_source(row: RemoteLogSegmentMetadata, tiered: TieredLog, hold_dir: Path) -> LocalSource | None:

@@ -22,7 +22,7 @@ import structlog
 
 from tierd.errors import SegmentChangedError, TierError
 from tierd.log import PartitionScan, SegmentFiles
-from tierd.model import OffsetRange, uuid_from_text, uuid_to_text
+from tierd.model import OffsetRange, PartitionKey, uuid_from_text, uuid_to_text
 from tierd.tiering.copy_plan import overlaps
 from tierd.tiering.local.held_directories import UNFINISHED_SUFFIX, held_in, stem_of
 from tierd.tiering.local.held_files import (
@@ -33,7 +33,7 @@ from tierd.tiering.local.held_files import (
     recovered,
     without_directory,
 )
-from tierd.tiering.local.held_register import HeldRegister, HoldStatistics, LogDirHold, PartitionKey
+from tierd.tiering.local.held_register import HeldRegister, HoldStatistics, LogDirHold
 from tierd.tiering.local.held_segment import HeldSegment, HoldKind
 from tierd.tiering.local.rolled import (
     CoveredOffsets,

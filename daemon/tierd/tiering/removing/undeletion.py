@@ -33,7 +33,7 @@ from tierd.tiering.removing.undelete_plan import (
     refusal,
     refuse,
 )
-from tierd.tiering.topic_policy import TopicPolicies
+from tierd.tiering.topic_policy import FindTopicPolicy
 
 log = structlog.get_logger()
 
@@ -50,7 +50,7 @@ class Undeletion:
         remote: DeletableStorage,
         deletion: SegmentDeletion,
         log_starts: LogStartKeeper,
-        policies: TopicPolicies,
+        policies: FindTopicPolicy,
         clock: Clock,
         broker_id: int,
     ) -> None:

@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 from itertools import zip_longest
 from typing import Final
 
-Span = tuple[int, int]
+ComparedSpan = tuple[int, int]
 
 COMPARED_BYTES: Final = 16 << 10
 """Size of the first range, about. A log that was cut back ends with the batches of before only by a rare coincidence:
@@ -61,7 +61,7 @@ class LogComparison:
         return replace(self, below=start, size_bytes=size_bytes, start=None, differs_at=differs_at)
 
 
-def first_gap(theirs: Iterable[Span], own: Iterable[Span], *, start: int, end: int) -> int | None:
+def first_gap(theirs: Iterable[ComparedSpan], own: Iterable[ComparedSpan], *, start: int, end: int) -> int | None:
     """Return the first offset of ``[start, end)`` that batches of one side alone have; None without one.
 
     A truncation inside a batch leaves a gap before the log end, which the leader may fill with records.
@@ -78,9 +78,9 @@ def first_gap(theirs: Iterable[Span], own: Iterable[Span], *, start: int, end: i
     return None
 
 
-def _joined(spans: Iterable[Span], start: int, end: int) -> list[Span]:
+def _joined(spans: Iterable[ComparedSpan], start: int, end: int) -> list[ComparedSpan]:
     """Return the spans inside of ``[start, end)``, those that touch as one."""
-    joined: list[Span] = []
+    joined: list[ComparedSpan] = []
     for base, next_offset in spans:
         first, after = max(base, start), min(next_offset, end)
         if joined and joined[-1][1] == first:

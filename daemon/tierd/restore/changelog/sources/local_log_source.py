@@ -35,7 +35,7 @@ from tierd.restore.changelog.sources.partition_changelog import (
     IsCompacted,
     require_no_hole,
 )
-from tierd.restore.changelog.sources.partitioned_source import DeleteRetention, GroupPositions, PartitionedSource
+from tierd.restore.changelog.sources.partitioned_source import CommittedPositions, DeleteRetention, PartitionedSource
 
 _ATTEMPTS: Final = 5  # a broker that rolls and deletes may change the log under a few reads in a row
 
@@ -185,7 +185,7 @@ class LocalLogSource(PartitionedSource):
         log_dirs: Sequence[Path],
         *,
         delete_retention: DeleteRetention,
-        groups: GroupPositions | None = None,
+        groups: CommittedPositions | None = None,
         end: LocalEnd = LocalEnd.HIGH_WATERMARK,
     ) -> None:
         """Read log dirs.

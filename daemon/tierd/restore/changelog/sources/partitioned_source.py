@@ -43,7 +43,7 @@ _ATTEMPTS: Final = 5  # a broker that rolls and deletes, or a compaction, may ch
 DeleteRetention = Callable[[str], int | None]
 """Return ``delete.retention.ms`` of a compacted topic; None for a topic that is not compacted."""
 
-GroupPositions = Mapping[str, Mapping[TopicPartition, CommittedPosition]]
+CommittedPositions = Mapping[str, Mapping[TopicPartition, CommittedPosition]]
 """Committed offsets by group and partition."""
 
 
@@ -80,7 +80,7 @@ class PartitionedSource:
         changelogs: Changelogs,
         *,
         delete_retention: DeleteRetention,
-        groups: GroupPositions | None = None,
+        groups: CommittedPositions | None = None,
         is_continued: bool = True,
     ) -> None:
         """Read the changelogs of a place.

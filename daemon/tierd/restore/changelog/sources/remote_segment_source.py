@@ -28,7 +28,7 @@ from tierd.restore.changelog.sources.partition_changelog import (
     hole,
     require_no_hole,
 )
-from tierd.restore.changelog.sources.partitioned_source import DeleteRetention, GroupPositions, PartitionedSource
+from tierd.restore.changelog.sources.partitioned_source import CommittedPositions, DeleteRetention, PartitionedSource
 from tierd.restore.changelog.sources.remote_blocks import BlockBudget, BlockLimits, RemoteBlocks
 from tierd.restore.changelog.sources.remote_transactions import AbortedSearchResult, RemoteTransactions
 from tierd.tasks import wait_all
@@ -316,7 +316,7 @@ class RemoteSegmentSource(PartitionedSource):
         tier: RemoteTier,
         *,
         delete_retention: DeleteRetention,
-        groups: GroupPositions | None = None,
+        groups: CommittedPositions | None = None,
         is_continued: bool = True,
     ) -> None:
         """Read a tier.
