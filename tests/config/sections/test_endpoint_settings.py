@@ -46,7 +46,7 @@ class TestListeners:
         assert (listener.protocol, listener.name) == (protocol, name)
         assert listener.listen == short.partition("://")[2]
 
-    def test_listener_with_every_key(self, tmp_path: Path) -> None:
+    def test_listener_with_every_key_advertises_its_own_address(self, tmp_path: Path) -> None:
         section = "{name: RESTORED, protocol: sasl_ssl, listen: 0.0.0.0:9192, advertised: tierd-1.example.com:19192}"
         (listener,) = load(tmp_path, f"listeners: [{section}], {TLS}, {USERS}").kafka.listeners
 

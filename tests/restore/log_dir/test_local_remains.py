@@ -237,7 +237,7 @@ async def test_import_joins_the_records_of_a_standby(disk: Disk, tmp_path: Path)
     assert (restored.end_offset, restored.merged_offset) == (50, 20)
 
 
-async def test_import_joins_nothing(disk: Disk) -> None:
+async def test_import_sets_local_remains_aside_and_joins_none(disk: Disk) -> None:
     before = content_of(disk.directory)
     restored = await disk.lab.restore(
         disk.lab.plan(disk.segments, mode=RestoreMode.IMPORT), partition=disk.lab.partition

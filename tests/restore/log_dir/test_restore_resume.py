@@ -163,7 +163,7 @@ class CountingStorage(SegmentStorage):
             yield piece
 
 
-async def test_what_was_fetched_before_the_store_went_away_is_not_fetched_again(tmp_path: Path) -> None:
+async def test_segments_fetched_before_the_store_went_away_are_not_fetched_again(tmp_path: Path) -> None:
     lab = Lab(tmp_path)
     plan = await lost_partition(lab, RestoreMode.LAST_COPY)
     lab.storage = CountingStorage(lab, fails_from=6)

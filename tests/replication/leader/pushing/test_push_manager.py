@@ -150,7 +150,7 @@ async def test_support_is_answered_in_every_state() -> None:
 
 
 @pytest.mark.spec("push-replication 8")
-async def test_what_a_new_manager_was_told_is_sent_after_its_startup() -> None:
+async def test_records_that_came_before_the_startup_of_a_manager_are_sent_after_it() -> None:
     peers, mine = FakePeers(), session()
     pushing = manager(peers)
     begin(pushing, mine)
