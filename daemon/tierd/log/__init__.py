@@ -1,6 +1,6 @@
 """Kafka's partition log, in Kafka's own formats and words: log dirs of a broker are read, log dirs of tierd written.
 
-Names, text files, batches, indexes and snapshots; what is stable; and where to look again when something changed.
+Names, text files, batches, indexes and snapshots; what is stable; and the places that changed.
 """
 
 from typing import TYPE_CHECKING

@@ -26,7 +26,7 @@ def require_new(path: Path) -> None:
     """Require that nothing has the name of a bundle.
 
     Raises:
-        RefusedError: something has it.
+        RefusedError: a file or directory has the name.
     """
     if os.path.lexists(path):
         raise _taken(path)
@@ -63,7 +63,7 @@ def write_bundle(path: Path, files: Mapping[str, bytes], *, now_ms: int) -> None
     """Write ``files`` as a compressed archive for its owner alone, durably; never over anything, and never a half.
 
     Raises:
-        RefusedError: something has the name.
+        RefusedError: a file or directory has the name.
         StateDirError: the disk is full, or this user may not write there.
     """
     content = _archive(files, now_ms=now_ms)

@@ -80,7 +80,7 @@ class PeerAnswers:
         timeout_s: float,
         on_reply: Callable[[], None],
     ) -> None:
-        """Reply through the queue of ``state``; ``on_reply`` is called when there is something in it."""
+        """Reply through the queue of ``state``; ``on_reply`` is called when a reply waits in it."""
         self._state = state
         self._handlers = handlers
         self._timeout_s = timeout_s

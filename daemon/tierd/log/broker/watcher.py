@@ -51,7 +51,7 @@ class CheckpointChanged:
 
 @dataclass(frozen=True, slots=True)
 class WatchLimitReached:
-    """This directory, and perhaps later ones, cannot be watched: the caller has to scan them periodically."""
+    """One directory, and perhaps later ones, cannot be watched: the caller has to scan them periodically."""
 
     path: Path
 

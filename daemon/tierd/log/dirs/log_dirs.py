@@ -41,7 +41,7 @@ class LogDirs:
         return tuple(each for log_dir in self.live for each in log_dir.logs)
 
     def check(self) -> None:
-        """Make sure, after a start, that there is something to work with.
+        """Make sure, after a start, that a log dir is in use.
 
         Raises:
             LogError: two log dirs have the same replica.

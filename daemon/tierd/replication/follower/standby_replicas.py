@@ -23,7 +23,7 @@ class StandbyReplica:
         lock: held while a change of the log is decided and carried out.
         last_error: the last failure, for the status; empty after a success.
         kept: offset from which the records of the log were copied aside, and the log of then; None after a change.
-        is_gone: the replica was deleted or set aside; whoever waits for the lock does nothing.
+        is_gone: the replica was deleted or set aside; a task that then gets the lock does nothing.
     """
 
     followed: FollowedPartition

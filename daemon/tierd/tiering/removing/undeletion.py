@@ -100,7 +100,7 @@ class Undeletion:
             force: take back also segments with a problem.
 
         Raises:
-            RefusedError: something speaks against it, a segment was replaced (``force`` does not help then), or its
+            RefusedError: the plan has a refusal, a segment was replaced (``force`` does not help then), or its
                 objects are going at this moment; nothing was done to that one, nor to older ones.
             RemoteResourceNotFoundError: a wanted segment, or an object of one, is gone.
             FencedError: another leader owns the partition.

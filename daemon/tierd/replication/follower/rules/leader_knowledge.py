@@ -93,7 +93,7 @@ class SyncTracker:
         self.synced_at_s, self.is_rebuilding, self._target = None, False, None
 
     def was_away(self, longest_s: float, *, now_s: float) -> bool:
-        """Return True if the log was without its leader's records for longer than ``longest_s``, or nobody knows."""
+        """Return True if the log lacked records of its leader for longer than ``longest_s``, or for an unknown time."""
         if self.is_rebuilding:
             return False  # it would begin again for ever if reading all of the log takes longer
         return self.synced_at_s is None or now_s - self.synced_at_s > longest_s

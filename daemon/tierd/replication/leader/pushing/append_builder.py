@@ -83,7 +83,7 @@ class PartitionRecordsBuilder:
 
 
 class AppendRecordsBuilder:
-    """One request to one peer."""
+    """Builder of one AppendRecords request to one peer."""
 
     def __init__(self, settings: PushSettings, leader: PushLeader, replica_epoch: int) -> None:
         """Begin empty."""

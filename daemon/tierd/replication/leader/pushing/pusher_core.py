@@ -18,7 +18,7 @@ from tierd.replication.model.push_session import PushSessionEndReason
 
 
 class PusherCore:
-    """One pusher.
+    """Decisions of one pusher.
 
     Attributes:
         index: number of the pusher.

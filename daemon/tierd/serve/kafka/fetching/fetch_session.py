@@ -50,7 +50,7 @@ class _CachedPartition:
 
 @dataclass(slots=True)
 class FetchSession:
-    """One session.
+    """One incremental fetch session of a client (KIP-227).
 
     Attributes:
         partitions: in the order in which they are read: a partition that gave records goes to the end.
