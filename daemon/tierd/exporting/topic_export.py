@@ -212,8 +212,8 @@ async def export_job(
 
     Raises:
         UnknownPartitionError: no topic has a name that matches.
-        RefusedError: the directory has files of another kind; or since an earlier run a topic was made anew, or a log was
-            cut back below what that run has exported.
+        RefusedError: the directory has files of another kind; or since an earlier run a topic was made anew, or a log
+            was cut back below what that run has exported.
         OffsetOutOfRangeError: records that come next have left the tier, or the first offset is below a log start.
         TierError: a store or a log dir cannot be read.
     """

@@ -256,7 +256,7 @@ class LogWriter(Generic[_L]):
             return
         try:
             job = asyncio.get_running_loop().run_in_executor(self._writers, self._run_job, self._running)
-        except RuntimeError:  # the threads were let go while a job hung
+        except RuntimeError:  # the threads were released while a job hung
             self._is_closed = True
             self._end_group([self._closed()] * len(self._running))
             return

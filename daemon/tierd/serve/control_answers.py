@@ -16,7 +16,7 @@ class PartitionNames(ControlListAnswer[str]):
 
 
 class QuarantineAnswer(ControlAnswer):
-    """The clients of the read endpoint that a verb let go, or holds back: listeners and patterns of principals."""
+    """Clients of the read endpoint that a verb released, or holds back: listeners and patterns of principals."""
 
     listeners: tuple[str, ...]
     principals: tuple[str, ...]

@@ -89,7 +89,7 @@ class PeerAnswers:
 
     @contextlib.asynccontextmanager
     async def answering(self) -> AsyncIterator[Callable[[ReceivedRequest], None]]:
-        """Yield a call that begins to answer a request; answers that are not ready at the end are given up."""
+        """Yield a call that begins to answer a request; answers that are not ready at the end are abandoned."""
         under_way: set[asyncio.Task[None]] = set()
         async with asyncio.TaskGroup() as group:
 

@@ -39,7 +39,7 @@ def release(config: ConfigOption = DEFAULT_CONFIG, socket: SocketOption = None, 
 
 
 def _print(answer: QuarantineAnswer, *, verb: str, as_json: bool) -> None:
-    """Print the clients that a verb let go, or holds back."""
+    """Print the clients that a verb released, or holds back."""
     if as_json:
         print_json(answer.to_json())
         return

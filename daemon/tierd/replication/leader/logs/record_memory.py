@@ -1,6 +1,6 @@
 """Memory of push replication: records that the queues of several replicas share, and the budget that they count in.
 
-The records of an append are charged once when the first queue takes them, and given back when the last one lets go.
+The records of an append are charged once when the first queue takes them, and returned when the last one releases them.
 A request that is on its way holds them too, until its answer or the end of its connection: the transport may still read
 them. Each pusher is charged for what its queues and requests hold, once per append as well.
 """

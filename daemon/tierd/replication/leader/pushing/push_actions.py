@@ -30,7 +30,7 @@ class OpenLink(NamedTuple):
 
 
 class CloseLink(NamedTuple):
-    """Order to close a connection, or to give up connecting."""
+    """Order to close a connection, or to abandon an attempt to connect."""
 
     pusher: int
     link_id: int

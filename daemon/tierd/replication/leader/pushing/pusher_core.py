@@ -82,7 +82,7 @@ class PusherCore:
             self._answers.release(sent)
 
     def on_response(self, link_id: int, request_id: int, response: AppendRecordsResponse, now_s: float) -> None:
-        """Take an answer; one of a connection that was given up is ignored."""
+        """Take an answer; one of a connection that was abandoned is ignored."""
         lane = self._links.get(link_id)
         sent = None if lane is None else lane.in_flight.pop(request_id, None)
         if lane is not None and sent is not None:
@@ -94,7 +94,7 @@ class PusherCore:
         self._chunks.on_chunk_read(chunk_id, data, now_s)
 
     def node_of(self, link_id: int) -> int | None:
-        """Return the node id of a connection's peer; None for a connection that was given up."""
+        """Return the node id of a connection's peer; None for a connection that was abandoned."""
         lane = self._links.get(link_id)
         return None if lane is None else lane.node.node_id
 

@@ -169,7 +169,7 @@ class PusherSlots:
         slot.not_before_s = now_s + delay_s
 
     def end(self, slot: SessionSlot, reason: PushSessionEndReason, now_s: float) -> None:
-        """End a session once: let go of its records, and tell its owner, then its follower if ``reason`` says so."""
+        """End a session once: release its records, and tell its owner, then its follower if ``reason`` says so."""
         if not slot.is_live:
             return
         is_silent = not reason.notify_follower or self._is_unreachable(slot)

@@ -168,7 +168,7 @@ class SessionSlot:
         return floor((self._sent_at_s + settings.keepalive_s) / step_s) * step_s
 
     def deadline_s(self, settings: PushSettings) -> float:
-        """Return the time at which the session, or the attempt to tell of its end, is given up."""
+        """Return the time at which the session, or the attempt to report its end, is abandoned."""
         if self.state is SlotState.STOPPING:
             return self._ended_at_s + END_SIGNAL_MAX_S
         if self.is_live and self.is_waiting:
@@ -205,7 +205,7 @@ class SessionSlot:
         return None
 
     def end(self, reason: PushSessionEndReason, now_s: float, *, is_silent: bool) -> FileRecords | None:
-        """End the session and let go of its records; return the file range unless it is being read.
+        """End the session and release its records; return the file range unless it is being read.
 
         The slot is ``STOPPING`` until the follower was told, or ``ENDED`` at once with ``is_silent``.
         """

@@ -40,7 +40,7 @@ class FetchPart:
     held_until_s: float = 0.0
     read_end_offset: int = -1
     size_bytes: int = 0
-    """Size of the records of the last read, which stays when they are given up to wait for more."""
+    """Size of the records of the last read, which stays when they are dropped to wait for more."""
 
     def settle(self, answer: PartitionAnswer) -> None:
         """Answer with an error, or with a divergence."""
