@@ -127,6 +127,7 @@ if TYPE_CHECKING:
         OVERHEAD_BYTES,
         BatchHeader,
         crc_matches,
+        headers_in,
         increment_sequence,
         iter_headers,
         parse_header,
@@ -164,7 +165,7 @@ if TYPE_CHECKING:
     )
     from tierd.log.segments.committed_batches import committed_batches, data_batches
     from tierd.log.segments.log_snapshot import first_in_batch
-    from tierd.log.segments.segment_ranges import floor_index, segments_from
+    from tierd.log.segments.segment_ranges import floor_index, segment_at, segments_from
     from tierd.log.segments.segment_reading import indexed_position
 else:
     __getattr__ = exports_on_demand(__name__)

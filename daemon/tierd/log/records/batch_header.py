@@ -176,6 +176,25 @@ def parse_header(data: bytes | memoryview, at: int, *, name: str, position: int)
     return parse(data, at, name, position)
 
 
+def headers_in(data: bytes | memoryview, *, name: str, position: int = 0) -> Iterator[BatchHeader]:
+    """Yield the headers of the whole batches in ``data``, from its first byte on; an incomplete last one is left out.
+
+    Args:
+        data: batches one behind the other.
+        name: the file, for errors.
+        position: where in the file ``data`` begins.
+
+    Raises:
+        CorruptRecordError: a header is impossible.
+    """
+    at, size = 0, len(data)
+    while (header := parse_header(data, at, name=name, position=position + at)) is not None:
+        at += header.size_bytes
+        if at > size:
+            return
+        yield header
+
+
 def _check_length(length: int, name: str, position: int) -> None:
     if length < SMALLEST_LENGTH:
         raise CorruptRecordError(name, position, f"batch length {length} is below {SMALLEST_LENGTH}")

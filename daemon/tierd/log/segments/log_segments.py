@@ -8,7 +8,7 @@ from operator import attrgetter
 from tierd.log.files.partition_scan import SegmentFiles
 from tierd.log.records.log_offset import LogOffset
 from tierd.log.segments.log_segment import LogSegment
-from tierd.log.segments.segment_ranges import floor_index, segments_between
+from tierd.log.segments.segment_ranges import floor_index, segment_at, segments_between
 
 _base_offset = attrgetter("base_offset")
 
@@ -56,8 +56,7 @@ class LogSegments:
 
     def get(self, base_offset: int) -> LogSegment | None:
         """Return the segment that begins at exactly this offset."""
-        found = self.floor(base_offset)
-        return found if found is not None and found.base_offset == base_offset else None
+        return segment_at(self.values, base_offset)
 
     def floor(self, offset: int) -> LogSegment | None:
         """Return the last segment whose base offset is at or below ``offset``."""

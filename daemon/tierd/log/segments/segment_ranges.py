@@ -24,6 +24,12 @@ def floor_index(segments: Sequence[HasBaseOffset], offset: int) -> int:
     return bisect_right(segments, offset, key=_base_offset) - 1
 
 
+def segment_at(segments: Sequence[SegmentT], base_offset: int) -> SegmentT | None:
+    """Return the segment that begins at exactly ``base_offset``; None without one."""
+    index = floor_index(segments, base_offset)
+    return segments[index] if index >= 0 and segments[index].base_offset == base_offset else None
+
+
 def segments_from(segments: Sequence[SegmentT], offset: int) -> Sequence[SegmentT]:
     """Return the segments from the one that holds ``offset`` on; all of them where ``offset`` is below the first."""
     return segments[max(floor_index(segments, offset), 0) :]

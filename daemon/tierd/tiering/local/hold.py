@@ -21,7 +21,7 @@ from typing import Final, Literal
 import structlog
 
 from tierd.errors import SegmentChangedError, TierError
-from tierd.log import PartitionScan, SegmentFiles
+from tierd.log import PartitionScan, SegmentFiles, segment_at
 from tierd.model import OffsetRange, PartitionKey, uuid_from_text, uuid_to_text
 from tierd.tiering.copy_plan import overlaps
 from tierd.tiering.local.held_directories import UNFINISHED_SUFFIX, held_in, stem_of
@@ -41,7 +41,6 @@ from tierd.tiering.local.rolled import (
     is_cut_off,
     is_superseded,
     is_within,
-    live_segment,
     log_of,
     require_as_listed,
     rolled_segments,
@@ -189,7 +188,7 @@ class SegmentHold:
         Meant for a segment that lacked a file, or had a damaged one, when it was held: the file may be restored by now.
         """
         key = (scan.directory.partition.topic_id, scan.directory.partition.partition)
-        live = live_segment(base_offset, scan)
+        live = segment_at(scan.segments, base_offset)  # thousands may be held of thousands
         if live is not None and live.log.exists():
             self.release(key, base_offset)
 
