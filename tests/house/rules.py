@@ -86,7 +86,7 @@ def unused_export(modules: Sequence[Module]) -> Iterator[Finding]:
     used = {
         (room, name)
         for module in modules
-        for room, name in module.imported_names()
+        for room, name, _ in module.imported_names()
         if not f"{module.name}.".startswith(f"{room}.")
     }
     for module in modules:
@@ -103,10 +103,10 @@ def import_past_the_door(modules: Sequence[Module]) -> Iterator[Finding]:
     rooms = {module.name for module in modules if module.is_package and module.name.count(".") == 1}
     known, exported = _names(modules)
     for module in modules:
-        for target in sorted(module.imported_modules(known, exported)):
+        for target, line in sorted(module.imported_modules(known, exported).items()):
             room = ".".join(target.split(".")[:2])
             if room in rooms and target != room and not f"{module.name}.".startswith(f"{room}."):
-                yield Finding(module, 1, f"{module.name} -> {target}", f"imports {target}, a module inside {room}")
+                yield Finding(module, line, f"{module.name} -> {target}", f"imports {target}, a module inside {room}")
 
 
 def whole_configuration(modules: Sequence[Module]) -> Iterator[Finding]:
@@ -166,7 +166,7 @@ def _importers(modules: Sequence[Module]) -> dict[str, list[str]]:
     known, exported = _names(modules)
     importers: dict[str, list[str]] = defaultdict(list)
     for module in modules:
-        for target in module.imported_modules(known, exported) - {module.name}:
+        for target in module.imported_modules(known, exported).keys() - {module.name}:
             importers[target].append(module.name)
     return importers
 

@@ -151,9 +151,9 @@ def test_import_on_demand_of_a_room_without_a_list_is_an_export(package: Package
 def test_import_of_a_module_inside_another_room_is_found(package: Package, statement: str) -> None:
     room = {"room/__init__.py": "from tierd.room.a import x\n", "room/a.py": "x = 1\n"}
 
-    assert subjects(import_past_the_door, package({**room, "other.py": f"{statement}\n"})) == [
-        "tierd.other -> tierd.room.a"
-    ]
+    (found,) = import_past_the_door(package({**room, "other.py": f"x = 1\n{statement}\n"}))
+
+    assert (found.subject, found.line) == ("tierd.other -> tierd.room.a", 2)
 
 
 def test_import_of_an_exported_function_named_as_its_module_is_not_found(package: Package) -> None:
