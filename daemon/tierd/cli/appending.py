@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from tierd.cli.record_lines import InputRecord, ParseLine
+from tierd.cli.output.record_lines import InputRecord, ParseLine
 from tierd.clock import SystemClock
 from tierd.errors import RecordLineError
 from tierd.log import BatchBuilder, Compression, UnifiedLog

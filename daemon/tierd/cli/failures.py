@@ -10,7 +10,7 @@ from typing import ParamSpec
 import typer
 
 from tierd import errors
-from tierd.cli.printing import print_error
+from tierd.cli.output.printing import print_error
 from tierd.errors import ConfigError, TierError
 
 P = ParamSpec("P")

@@ -8,13 +8,13 @@ import typer
 import tierd.app
 from tierd.app import past_runs
 from tierd.cli.asking import state_dir_of
-from tierd.cli.display import print_table
 from tierd.cli.failures import ExitCode
-from tierd.cli.json_lists import print_list
-from tierd.cli.layout import plain_table
 from tierd.cli.options import DEFAULT_CONFIG, ConfigOption, JsonObjectOption, JsonOption, PartitionsArgument
-from tierd.cli.printing import print_error, print_json, print_line
-from tierd.cli.progress_line import progress_line
+from tierd.cli.output.display import print_table
+from tierd.cli.output.json_lists import print_list
+from tierd.cli.output.layout import plain_table
+from tierd.cli.output.printing import print_error, print_json, print_line
+from tierd.cli.output.progress_line import progress_line
 from tierd.cli.session import begin
 from tierd.model import TopicPartition
 from tierd.serve import CompactionPlan, JsonObject

@@ -7,10 +7,7 @@ import typer
 
 import tierd.app
 from tierd.cli.asking import state_dir_of
-from tierd.cli.display import print_table
 from tierd.cli.failures import ExitCode
-from tierd.cli.json_lists import print_list
-from tierd.cli.layout import plain_table
 from tierd.cli.moments import utc_text
 from tierd.cli.options import (
     DEFAULT_CONFIG,
@@ -21,8 +18,11 @@ from tierd.cli.options import (
     JsonOption,
     PartitionsArgument,
 )
-from tierd.cli.printing import print_error, print_line
-from tierd.cli.progress_line import ReportProgress, progress_line
+from tierd.cli.output.display import print_table
+from tierd.cli.output.json_lists import print_list
+from tierd.cli.output.layout import plain_table
+from tierd.cli.output.printing import print_error, print_line
+from tierd.cli.output.progress_line import ReportProgress, progress_line
 from tierd.cli.session import begin
 from tierd.model import TopicIdPartition, TopicPartition
 from tierd.sizes import human_size

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from tierd.cli.printing import print_error, print_json, print_line
+from tierd.cli.output.printing import print_error, print_json, print_line
 from tierd.cli.session import log_to_stderr
 from tierd.errors import TierError
 from tierd.log import Damage, Decoded, FileFound, InspectionFinding, Note, inspect_path

@@ -10,8 +10,8 @@ import typer
 
 from tierd.app import Deployment, export_metadata, import_metadata, run_in_loop
 from tierd.cli.options import DEFAULT_CONFIG, ConfigOption
-from tierd.cli.printing import print_exactly, print_line
-from tierd.cli.progress_line import progress_line
+from tierd.cli.output.printing import print_exactly, print_line
+from tierd.cli.output.progress_line import progress_line
 from tierd.cli.session import begin
 from tierd.errors import NotConfirmedError, StateDirError
 from tierd.files import open_regular

@@ -9,8 +9,8 @@ from tierd.app import Deployment, run_in_loop
 from tierd.app import rebuild_metadata as rebuild
 from tierd.cli.failures import ExitCode
 from tierd.cli.options import DEFAULT_CONFIG, AcceptUnauthenticatedOption, ConfigOption, JsonOption
-from tierd.cli.printing import print_error, print_json, print_line
-from tierd.cli.progress_line import progress_line
+from tierd.cli.output.printing import print_error, print_json, print_line
+from tierd.cli.output.progress_line import progress_line
 from tierd.cli.session import begin
 from tierd.tiering import RebuildReport
 

@@ -7,10 +7,10 @@ from typing import Annotated
 import typer
 
 from tierd.cli.asking import ask_daemon, until_interrupted
-from tierd.cli.display import live_group, print_group
-from tierd.cli.layout import Cell, LayoutPart, Style, plain_table, plain_text
 from tierd.cli.options import DEFAULT_CONFIG, ConfigOption, JsonOption, NodeOption, SocketOption
-from tierd.cli.printing import print_json
+from tierd.cli.output.display import live_group, print_group
+from tierd.cli.output.layout import Cell, LayoutPart, Style, plain_table, plain_text
+from tierd.cli.output.printing import print_json
 from tierd.cli.status_problems import (
     catalogue_lines,
     control_lines,

@@ -8,10 +8,10 @@ from typing import Annotated
 import typer
 
 from tierd.cli.asking import ask_daemon, until_interrupted
-from tierd.cli.display import live_group
-from tierd.cli.layout import LayoutPart, plain_table, plain_text
 from tierd.cli.options import DEFAULT_CONFIG, ConfigOption, JsonOption, SocketOption
-from tierd.cli.printing import print_json
+from tierd.cli.output.display import live_group
+from tierd.cli.output.layout import LayoutPart, plain_table, plain_text
+from tierd.cli.output.printing import print_json
 from tierd.serve import STATUS, PartitionSummary, StatusAnswer, StatusRequest, TotalsSummary
 from tierd.sizes import human_size
 

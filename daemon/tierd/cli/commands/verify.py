@@ -14,7 +14,6 @@ import typer
 import tierd.app
 from tierd.app import Deployment, SourceRequest, StandbyVerifyRequest, run_in_loop, tier_reader, verify_standbys
 from tierd.cli.failures import ExitCode
-from tierd.cli.json_lists import printed_lines
 from tierd.cli.moments import duration_s_of, utc_text
 from tierd.cli.options import (
     DEFAULT_CONFIG,
@@ -24,8 +23,9 @@ from tierd.cli.options import (
     JsonOption,
     PartitionsArgument,
 )
-from tierd.cli.printing import print_line
-from tierd.cli.progress_line import step_line
+from tierd.cli.output.json_lists import printed_lines
+from tierd.cli.output.printing import print_line
+from tierd.cli.output.progress_line import step_line
 from tierd.cli.session import begin
 from tierd.model import TopicPartition
 from tierd.sizes import human_size

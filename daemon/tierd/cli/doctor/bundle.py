@@ -12,7 +12,7 @@ from pydantic import JsonValue
 
 from tierd.cli.doctor.facts import DaemonLogFacts, DoctorFinding, Facts, HostFacts, ProbeFailure, ProcessFacts
 from tierd.cli.doctor.report import answer, page_lines
-from tierd.cli.printing import json_text
+from tierd.cli.output.printing import json_text
 from tierd.config import read_masked
 from tierd.control_characters import visible
 from tierd.errors import ConfigError, RefusedError, StateDirError

@@ -4,7 +4,7 @@ from tierd.app import hold_endpoint, release_endpoint, run_in_loop
 from tierd.cli.asking import daemon_state_dir
 from tierd.cli.erasures import user_and_host
 from tierd.cli.options import DEFAULT_CONFIG, ConfigOption, JsonOption, SocketOption
-from tierd.cli.printing import print_json, print_line
+from tierd.cli.output.printing import print_json, print_line
 from tierd.cli.session import begin
 from tierd.serve import QuarantineAnswer
 

@@ -8,8 +8,8 @@ from typing import Annotated
 import typer
 
 from tierd.cli.options import JsonOption, PartitionDirectoryArgument
-from tierd.cli.printing import print_bytes
-from tierd.cli.record_lines import as_text_line
+from tierd.cli.output.printing import print_bytes
+from tierd.cli.output.record_lines import as_text_line
 from tierd.cli.session import log_to_stderr
 from tierd.errors import PartitionNameError, SegmentChangedError
 from tierd.log import (

@@ -28,8 +28,8 @@ from tierd.cli.options import (
     TopicPatternsArgument,
     require_patterns,
 )
-from tierd.cli.printing import print_json, print_line
-from tierd.cli.progress_line import ReportProgress, progress_line
+from tierd.cli.output.printing import print_json, print_line
+from tierd.cli.output.progress_line import ReportProgress, progress_line
 from tierd.cli.restore_options import (
     AcceptHolesOption,
     ByTimestampOption,

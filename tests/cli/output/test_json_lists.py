@@ -13,8 +13,8 @@ from pydantic import JsonValue
 
 from tests.scenarios.installation import Installation
 from tests.services.mqtt import MqttService
-from tierd.cli.json_lists import printed_lines
 from tierd.cli.main import VERBS
+from tierd.cli.output.json_lists import printed_lines
 
 ARRAYS = (
     ["copy"],

@@ -5,7 +5,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 
-from tierd.cli.printing import print_error
+from tierd.cli.output.printing import print_error
 from tierd.control_characters import visible
 
 ReportProgress = Callable[[str], None]

@@ -6,7 +6,7 @@ from typing import TypeAlias
 
 from pydantic import JsonValue
 
-from tierd.cli.printing import json_text, print_exactly, print_json
+from tierd.cli.output.printing import json_text, print_exactly, print_json
 
 PrintItem: TypeAlias = Callable[[JsonValue], None]
 

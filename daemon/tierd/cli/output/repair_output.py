@@ -2,7 +2,7 @@
 
 from pydantic import JsonValue
 
-from tierd.cli.printing import print_line
+from tierd.cli.output.printing import print_line
 from tierd.log import CutTail, LogRepairResult, LogRepairStep, LowerCheckpoint, MoveAside, RepairPlan, WriteAnew
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import tierd.cli
 
 CLI = Path(tierd.cli.__file__).parent
-WRITERS = {CLI / "printing.py", CLI / "display.py", CLI / "progress_line.py"}
+WRITERS = {CLI / "output" / name for name in ("printing.py", "display.py", "progress_line.py")}
 _CALLS = {"print", "Console", "Progress"}
 _METHODS = {"echo", "secho", "write", "writelines"}
 

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from tierd.cli.layout import LayoutPart, PlainTable
+from tierd.cli.output.layout import LayoutPart, PlainTable
 
 _FILE_WIDTH: Final = 250
 _UP, _TO_LINE_END, _TO_SCREEN_END = "\x1b[1A", "\x1b[K", "\x1b[J"  # ECMA-48: CUU, EL, ED

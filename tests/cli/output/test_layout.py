@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tierd.cli.layout import PlainTable, fold, painted, plain_table, plain_text, text_width
+from tierd.cli.output.layout import PlainTable, fold, painted, plain_table, plain_text, text_width
 
 words = st.text(st.characters(categories=("Lu", "Ll", "Nd", "Lo", "Mn"), max_codepoint=0xFFFF), max_size=40)
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tierd.cli.record_lines import InputRecord, parse_json_line, parse_text_line
+from tierd.cli.output.record_lines import InputRecord, parse_json_line, parse_text_line
 from tierd.errors import RecordLineError
 from tierd.log import NewRecord, Record, as_json_line
 
