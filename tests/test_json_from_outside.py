@@ -8,7 +8,7 @@ import pytest
 
 from tests.fakes.clock import FakeClock
 from tests.fakes.memory_object_store import MemoryObjectStore
-from tierd.cli.record_lines import parse_json_line
+from tierd.cli.output.record_lines import parse_json_line
 from tierd.config.document import read_document
 from tierd.cost.usage_ledger import UsageLedger
 from tierd.errors import (

@@ -176,7 +176,7 @@ class PlanOutdatedError(RefusedError):
 
 
 class LogError(TierError):
-    """Something on local disk."""
+    """A file or directory on local disk is not as it should be, or cannot be used."""
 
 
 class PartitionNameError(LogError, ValueError):

@@ -106,7 +106,7 @@ def make_private_directory(path: Path) -> None:
     """Create a directory and the parents that it lacks, each for its owner alone; one that exists stays as it is.
 
     Raises:
-        OSError: it cannot be made, or something else has its name.
+        OSError: it cannot be made, or a file has its name.
     """
     if path.is_dir():
         return
@@ -143,7 +143,7 @@ def make_own_directory(path: Path) -> None:
     """Create a directory for its owner alone, or close one of ours to others; no link is followed.
 
     Raises:
-        OSError: it cannot be made or closed, something else has its name, or it belongs to another user.
+        OSError: it cannot be made or closed, a file has its name, or it belongs to another user.
     """
     make_private_directory(path)
     status = path.lstat()

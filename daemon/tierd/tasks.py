@@ -47,7 +47,7 @@ async def end_tasks(tasks: Iterable[asyncio.Task[Any]]) -> None:
 
 
 def drop_task(task: asyncio.Future[Any]) -> None:
-    """Cancel a task whose result nobody wants: what it returns or raises is dropped. Its owner waits for its end."""
+    """Cancel a task and drop its result or error. The owner of the task waits for its end."""
     task.add_done_callback(retrieve)
     task.cancel()
 

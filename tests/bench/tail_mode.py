@@ -60,10 +60,10 @@ async def _idle_percent(follower: TailFollower, idle_s: float) -> float:
     seen = [-1]
 
     def is_settled() -> bool:
-        seen.append(follower.statistics().looks)
+        seen.append(follower.statistics().polls)
         return seen[-1] == seen[-2]
 
-    await eventually(is_settled, what="the first looks", deadline_s=600, interval_s=SETTLE_S)
+    await eventually(is_settled, what="the first polls", deadline_s=600, interval_s=SETTLE_S)
     begun_s, cpu_s = time.monotonic(), time.process_time()
     await asyncio.sleep(idle_s)
     return 100 * (time.process_time() - cpu_s) / (time.monotonic() - begun_s)

@@ -7,9 +7,9 @@ import pytest
 from pydantic import SecretStr
 
 from tierd.config import HostSettings, PricedTierSettings, TieredLogSettings, load_config, load_part
-from tierd.config.cost_settings import CostSettings
 from tierd.config.schema import TierdConfig
 from tierd.config.section import Settings
+from tierd.config.sections.cost_settings import CostSettings
 from tierd.errors import ConfigError
 
 WHOLE = """

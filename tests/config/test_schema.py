@@ -17,8 +17,8 @@ from tierd.config import (
     TopicDefaults,
     TopicsSettings,
 )
-from tierd.config.remote_settings import EncryptionKeySettings, FilesystemSettings
-from tierd.config.topic_settings import TopicOverride
+from tierd.config.sections.remote_settings import EncryptionKeySettings, FilesystemSettings
+from tierd.config.sections.topic_settings import TopicOverride
 
 
 def config(*log_dirs: str) -> TierdConfig:

@@ -14,7 +14,7 @@ _PLACES = (ROOT / "tests", ROOT / "daemon" / "tierd" / "testing")
 
 
 def covered_lines(places: Sequence[Path] = _PLACES) -> Covered:
-    """Every marked line, as in ``log-format DIR-01``, with the tests that carry it: ``tests/log/test_x.py::test_y``."""
+    """Return each marked line (``log-format DIR-01``) with its tests (``tests/log/test_x.py::test_y``)."""
     covered: Covered = defaultdict(list)
     for path in sorted(path for place in places for path in place.rglob("*.py")):
         for line, test in _marks(ast.parse(path.read_text()), path.relative_to(ROOT).as_posix()):
@@ -41,7 +41,7 @@ def _marks_of(node: ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef, name:
 
 
 def _lines(node: ast.AST) -> Iterator[str]:
-    """The arguments of every ``pytest.mark.spec(...)`` or ``conformance.spec(...)`` below ``node``."""
+    """Yield the arguments of every ``pytest.mark.spec(...)`` or ``conformance.spec(...)`` below ``node``."""
     for call in ast.walk(node):
         if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.func.attr == "spec":
             yield from (a.value for a in call.args if isinstance(a, ast.Constant) and isinstance(a.value, str))

@@ -33,7 +33,7 @@ class Line:
 
 
 def catalogue(spec: str) -> list[Line]:
-    """The numbered lines of a specification, in its order."""
+    """Return the numbered lines of a specification, in its order."""
     lines, section = [], ""
     for text in (HERE / f"{spec}.tsv").read_text().splitlines():
         if text.startswith("# "):
@@ -51,12 +51,12 @@ def not_applicable() -> dict[str, str]:
 
 
 def specs() -> list[str]:
-    """The specifications that have a catalogue."""
+    """Return the specifications that have a catalogue."""
     return sorted(path.stem for path in HERE.glob("*.tsv") if path.stem != "not_applicable")
 
 
 def render(covered: Covered) -> str:
-    """The page."""
+    """Return the text of the page."""
     return "".join([_HEAD, *(piece for spec in specs() for piece in _render_spec(spec, covered))])
 
 

@@ -43,7 +43,7 @@ class NetworkedServer(Protocol):
 
     @property
     def secret(self) -> str:
-        """The secret that no message may contain."""
+        """Return the secret that no message may contain."""
 
 
 @contextlib.asynccontextmanager

@@ -2,7 +2,8 @@ from collections.abc import Callable
 from uuid import UUID
 
 from tierd.control.followed_watermarks import RETRY_S, UNUSED_S, FollowedWatermarks
-from tierd.control.watermark_session import PartitionKey, Watermark, WatermarkAnswer
+from tierd.control.watermark_session import Watermark, WatermarkAnswer
+from tierd.model import PartitionKey
 
 ORDERS: PartitionKey = (UUID(int=7), 0)
 PAYMENTS: PartitionKey = (UUID(int=8), 0)

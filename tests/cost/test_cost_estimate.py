@@ -145,7 +145,7 @@ def test_compression_ratio_is_measured_on_the_segments(tmp_path: Path) -> None:
         os.utime(log, (number * 1000, number * 1000))
     plan = Plan(retention_days=1, replication_factor=1, part_size_bytes=1 << 20, compression_level=3)
 
-    topics = estimate_log_dirs([tmp_path / "kafka"], PRICES, plan, report_progress=lambda _: None)
+    topics = estimate_log_dirs([tmp_path / "kafka"], PRICES, plan, on_progress=lambda _: None)
 
     ratios = {topic.topic: topic.ratio for topic in topics}
     assert ratios["text"] < 0.1

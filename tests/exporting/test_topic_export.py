@@ -39,7 +39,9 @@ async def exported(
         folders=(),
         source=SourceRequest(),
     )
-    async with export_job(Deployment(load_config(config_file, {}), config_file), request, tell=lambda _: None) as job:
+    async with export_job(
+        Deployment(load_config(config_file, {}), config_file), request, on_progress=lambda _: None
+    ) as job:
         planned()
         (outcome,) = await job.run(on_progress=lambda _: None)
         return outcome

@@ -4,7 +4,7 @@ import errno
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from tierd.log.files.disk import OsDisk, OsFile, Piece
+from tierd.log.files.disk import Buffer, OsDisk, OsFile
 
 Fails = Callable[[str, Path], bool]
 """Whether the operation (``write``, ``sync``, ``rename``, ``open``) on the path is to fail."""
@@ -40,7 +40,7 @@ class _FailingFile(OsFile):
         super().__init__(file.path, file._fd, file.size_bytes)
         self._disk = disk
 
-    def write(self, position: int, pieces: Sequence[Piece]) -> None:
+    def write(self, position: int, pieces: Sequence[Buffer]) -> None:
         self._disk.check("write", self.path)
         super().write(position, pieces)
 

@@ -78,7 +78,7 @@ class PartitionWriter:
 
     @property
     def leader_epoch(self) -> int:
-        """Epoch of the next batch."""
+        """Return the epoch of the next batch."""
         return self._epochs[-1][0]
 
     @property

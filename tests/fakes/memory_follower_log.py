@@ -6,8 +6,8 @@ from pathlib import Path
 from tierd.errors import CorruptRecordError, LogDirOfflineError
 from tierd.kernels import crc32c
 from tierd.model import Lineage
-from tierd.replication.follower.log_facts import FollowerLogFacts, LogChange, LogChangedError, LogMatch
-from tierd.replication.follower.record_runs import LeaderBatches, read_batches
+from tierd.replication.follower.rules.log_facts import FollowerLogFacts, LogChange, LogChangedError, LogMatch
+from tierd.replication.follower.rules.record_runs import LeaderBatches, read_batches
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tierd.errors import SegmentChangedError
-from tierd.log.files.disk import FileStatus, Piece
+from tierd.log.files.disk import Buffer, FileStatus
 
 PAGE_SIZES_BYTES = (512, 4096)
 
@@ -171,7 +171,7 @@ class SimulatedFile:
             raise self.changed()
         target[:] = data
 
-    def write(self, position: int, pieces: Sequence[Piece]) -> None:
+    def write(self, position: int, pieces: Sequence[Buffer]) -> None:
         data = b"".join(pieces)
         with self._disk.lock:
             try:

@@ -14,7 +14,8 @@ from kio.serial import entity_reader
 from kio.static.primitive import Records, i32, i32Timedelta, i64
 
 from tests.fakes.kafka_broker import ScriptedBroker, encoded
-from tierd.control.watermark_session import PartitionKey, Watermark
+from tierd.control.watermark_session import Watermark
+from tierd.model import PartitionKey
 
 RECORDS = Records(b"one batch")
 _PATIENCE_S = 20.0

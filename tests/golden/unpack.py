@@ -64,7 +64,7 @@ class GoldenCase:
 
 @cache
 def golden_cases(*stages: str) -> tuple[GoldenCase, ...]:
-    """The cases of ``stages``, of both broker versions; every case when no stage is named."""
+    """Return the cases of ``stages``, of both broker versions; every case when no stage is named."""
     with tarfile.open(ARCHIVES / "manifest.tar.xz") as archive:
         member = archive.extractfile(MANIFEST)
         assert member is not None
@@ -104,7 +104,7 @@ def golden_root(folder: Path) -> Path:
 
 
 def read_lines(path: Path) -> list[OracleRecord]:
-    """The records of a ``*.jsonl.gz``."""
+    """Return the records of a ``*.jsonl.gz``."""
     with gzip.open(path, "rt", encoding="utf-8") as lines:
         return [json.loads(line) for line in lines]
 

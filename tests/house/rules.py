@@ -32,16 +32,16 @@ class Finding:
         return f"{self.module.file}:{self.line}: {self.text}"
 
 
-def class_defined_twice(modules: Sequence[Module]) -> Iterator[Finding]:
-    """Yield each definition of a class name that more than one place defines."""
-    places: dict[str, list[tuple[Module, ast.ClassDef]]] = defaultdict(list)
+def type_defined_twice(modules: Sequence[Module]) -> Iterator[Finding]:
+    """Yield each definition of a class name, or of a public name for a type, that more than one place defines."""
+    places: dict[str, list[tuple[Module, int]]] = defaultdict(list)
     for module in modules:
-        for node in module.classes():
-            places[node.name].append((module, node))
+        for name, line in (*((node.name, node.lineno) for node in module.classes()), *module.type_aliases()):
+            places[name].append((module, line))
     for name, found in places.items():
         if len(found) > 1:
-            for module, node in found:
-                yield Finding(module, node.lineno, name, f"class {name} is defined {len(found)} times")
+            for module, line in found:
+                yield Finding(module, line, name, f"type {name} is defined {len(found)} times")
 
 
 def refused_opening(modules: Sequence[Module]) -> Iterator[Finding]:
@@ -86,7 +86,7 @@ def unused_export(modules: Sequence[Module]) -> Iterator[Finding]:
     used = {
         (room, name)
         for module in modules
-        for room, name in module.imported_names()
+        for room, name, _ in module.imported_names()
         if not f"{module.name}.".startswith(f"{room}.")
     }
     for module in modules:
@@ -103,10 +103,10 @@ def import_past_the_door(modules: Sequence[Module]) -> Iterator[Finding]:
     rooms = {module.name for module in modules if module.is_package and module.name.count(".") == 1}
     known, exported = _names(modules)
     for module in modules:
-        for target in sorted(module.imported_modules(known, exported)):
+        for target, line in sorted(module.imported_modules(known, exported).items()):
             room = ".".join(target.split(".")[:2])
             if room in rooms and target != room and not f"{module.name}.".startswith(f"{room}."):
-                yield Finding(module, 1, f"{module.name} -> {target}", f"imports {target}, a module inside {room}")
+                yield Finding(module, line, f"{module.name} -> {target}", f"imports {target}, a module inside {room}")
 
 
 def whole_configuration(modules: Sequence[Module]) -> Iterator[Finding]:
@@ -122,7 +122,7 @@ def whole_configuration(modules: Sequence[Module]) -> Iterator[Finding]:
 
 
 RULES = (
-    class_defined_twice,
+    type_defined_twice,
     refused_opening,
     large_constructor,
     small_file,
@@ -166,7 +166,7 @@ def _importers(modules: Sequence[Module]) -> dict[str, list[str]]:
     known, exported = _names(modules)
     importers: dict[str, list[str]] = defaultdict(list)
     for module in modules:
-        for target in module.imported_modules(known, exported) - {module.name}:
+        for target in module.imported_modules(known, exported).keys() - {module.name}:
             importers[target].append(module.name)
     return importers
 

@@ -8,11 +8,11 @@ from tests.house.rules import (
     RULES,
     Finding,
     broken_rules,
-    class_defined_twice,
     import_past_the_door,
     large_constructor,
     refused_opening,
     small_file,
+    type_defined_twice,
     unused_export,
     whole_configuration,
 )
@@ -44,12 +44,26 @@ def subjects(rule: Rule, modules: Sequence[Module]) -> list[str]:
 def test_class_name_in_two_modules_is_found_in_both(package: Package) -> None:
     modules = package({"a.py": "class Piece: ...\nclass Other: ...\n", "b.py": "def f():\n    class Piece: ...\n"})
 
-    found = list(class_defined_twice(modules))
+    found = list(type_defined_twice(modules))
 
     assert [(finding.module.name, finding.line, finding.subject) for finding in found] == [
         ("tierd.a", 1, "Piece"),
         ("tierd.b", 2, "Piece"),
     ]
+
+
+def test_name_of_a_type_that_is_a_class_elsewhere_is_found_in_both(package: Package) -> None:
+    modules = package({"a.py": "Piece = bytes | memoryview\n", "b.py": "class Piece: ...\n"})
+
+    assert [(finding.module.name, finding.line) for finding in type_defined_twice(modules)] == [
+        ("tierd.a", 1),
+        ("tierd.b", 1),
+    ]
+
+
+@pytest.mark.parametrize("text", ["_Piece = bytes\n", "PIECE = 1\n", 'T = TypeVar("T")\n', 'RowT = TypeVar("RowT")\n'])
+def test_private_names_constants_and_type_variables_may_stand_in_two_modules(package: Package, text: str) -> None:
+    assert subjects(type_defined_twice, package({"a.py": text, "b.py": text})) == []
 
 
 @pytest.mark.parametrize("opening", ["What is due.", "Whether it is due.", "Nobody reads it.", "Where: see there."])
@@ -137,9 +151,9 @@ def test_import_on_demand_of_a_room_without_a_list_is_an_export(package: Package
 def test_import_of_a_module_inside_another_room_is_found(package: Package, statement: str) -> None:
     room = {"room/__init__.py": "from tierd.room.a import x\n", "room/a.py": "x = 1\n"}
 
-    assert subjects(import_past_the_door, package({**room, "other.py": f"{statement}\n"})) == [
-        "tierd.other -> tierd.room.a"
-    ]
+    (found,) = import_past_the_door(package({**room, "other.py": f"x = 1\n{statement}\n"}))
+
+    assert (found.subject, found.line) == ("tierd.other -> tierd.room.a", 2)
 
 
 def test_import_of_an_exported_function_named_as_its_module_is_not_found(package: Package) -> None:

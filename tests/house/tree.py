@@ -36,14 +36,22 @@ class Module:
         """Yield every class, nested ones too."""
         return (node for node in ast.walk(self.syntax) if isinstance(node, ast.ClassDef))
 
+    def type_aliases(self) -> Iterator[tuple[str, int]]:
+        """Yield (name, line) of every public name of a type: assigned, in mixed case, and no type variable."""
+        for node in self.syntax.body:
+            if isinstance(node, ast.Assign | ast.AnnAssign) and not _is_type_variable(node.value):
+                targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+                names = [target.id for target in targets if isinstance(target, ast.Name)]
+                yield from ((name, node.lineno) for name in names if name[0].isupper() and not name.isupper())
+
     def docstrings(self) -> Iterator[tuple[int, str]]:
         """Yield (line, text) of the docstring of every module, class and function that has one."""
         for node in ast.walk(self.syntax):
             if isinstance(node, Documented) and (text := ast.get_docstring(node)):
                 yield node.body[0].lineno, text
 
-    def imported_names(self) -> Iterator[tuple[str, str]]:
-        """Yield (module, name) of every ``from module import name``, relative imports not among them.
+    def imported_names(self) -> Iterator[tuple[str, str, int]]:
+        """Yield (module, name, line) of every ``from module import name``, relative imports not among them.
 
         ``module.name`` after ``import module`` is one too, the spelling of a name that is imported where it is used.
         """
@@ -51,9 +59,9 @@ class Module:
         modules = {alias.name for node in imports for alias in node.names if alias.name.startswith("tierd.")}
         for node in ast.walk(self.syntax):
             if isinstance(node, ast.ImportFrom) and node.module and not node.level:
-                yield from ((node.module, alias.name) for alias in node.names)
+                yield from ((node.module, alias.name, node.lineno) for alias in node.names)
             elif modules and isinstance(node, ast.Attribute) and (module := ast.unparse(node.value)) in modules:
-                yield module, node.attr
+                yield module, node.attr, node.lineno
 
     def named(self) -> Iterator[tuple[int, str]]:
         """Yield (line, name) of every name and of every attribute."""
@@ -71,17 +79,22 @@ class Module:
                 if isinstance(owner, ast.Name | ast.Attribute):
                     yield node.lineno, owner.id if isinstance(owner, ast.Name) else owner.attr
 
-    def imported_modules(self, known: frozenset[str], exported: frozenset[str]) -> set[str]:
-        """Return the modules of ``known`` that this one imports, under any spelling.
+    def imported_modules(self, known: frozenset[str], exported: frozenset[str]) -> dict[str, int]:
+        """Return the modules of ``known`` that this one imports, under any spelling, each with the line of an import.
 
         A name that its package exports is not a module: ``exported`` has these, dotted.
         """
-        found = {f"{module}.{name}" for module, name in self.imported_names()} - exported
-        found |= {module for module, _ in self.imported_names()}
+        found: dict[str, int] = {}
+        for module, name, line in self.imported_names():
+            found |= {each: line for each in (module, f"{module}.{name}") if each not in exported or each == module}
         for node in ast.walk(self.syntax):
             if isinstance(node, ast.Import):
-                found |= {alias.name for alias in node.names}
-        return found & known
+                found |= {alias.name: node.lineno for alias in node.names}
+        return {module: line for module, line in found.items() if module in known}
+
+
+def _is_type_variable(value: ast.expr | None) -> bool:
+    return isinstance(value, ast.Call) and ast.unparse(value.func) in ("TypeVar", "ParamSpec", "TypeVarTuple")
 
 
 def read_modules(folder: Path) -> list[Module]:

@@ -106,13 +106,13 @@ def unstable(manager: ProducerStateManager) -> int | None:
 
 
 def data_offsets(producer: ActiveProducer) -> tuple[int, int]:
-    """The first offset of the oldest batch that is known, and the last one of the newest; -1 without one."""
+    """Return the first offset of the oldest batch that is known, and the last one of the newest; -1 without one."""
     batches = producer.batches
     return (batches[0].first_offset, batches[-1].last_offset) if batches else (-1, -1)
 
 
 def open_transactions(manager: ProducerStateManager) -> list[int]:
-    """The first offsets of the transactions that wait for their marker, ascending."""
+    """Return the first offsets of the transactions that wait for their marker, ascending."""
     first_offsets = (producer.current_txn_first_offset for producer in manager.producers.values())
     return sorted(offset for offset in first_offsets if offset >= 0)
 

@@ -1,7 +1,9 @@
-"""docs/architecture.md: the files and folders that it names exist, and it names every room."""
+"""docs/architecture.md names files that exist and every room, and what it says of imports is so."""
 
 import re
 from pathlib import Path
+
+import pytest
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "architecture.md").read_text()
@@ -39,3 +41,36 @@ def test_page_names_every_room() -> None:
     rows = PAGE.partition("\n## Rooms\n")[2].partition("\n### ")[0]
 
     assert {name for name in rooms | modules if f"`{name}`" not in rows} == set()
+
+
+def importers(library: str) -> set[str]:
+    """Return the modules that import ``library``."""
+    statement = re.compile(rf"^\s*(?:import|from) {library}\b", re.MULTILINE)
+    return {str(path.relative_to(PACKAGE)) for path in PACKAGE.rglob("*.py") if statement.search(path.read_text())}
+
+
+@pytest.mark.parametrize(
+    ("library", "importer"),
+    [
+        ("aiomqtt", "control/mqtt/mqtt_connection.py"),
+        ("paho", "control/mqtt/mqtt_connection.py"),
+        ("rocksdict", "restore/stores/rocks_database.py"),
+        ("numba", "kernels/compiled/jit.py"),
+    ],
+)
+def test_client_library_is_imported_by_one_module(library: str, importer: str) -> None:
+    assert importers(library) == {importer}
+
+
+@pytest.mark.parametrize(
+    "folder", ["cleaning", "indexes", "loading", "partition", "producers", "records", "repair", "segments"]
+)
+def test_logs_touch_the_file_system_through_disk_alone(folder: str) -> None:
+    calls = re.compile(
+        r"^import (?:shutil|mmap|tempfile)|\bos\.(?!strerror)\w+|(?<![.\w])(?<!def )open\("
+        r"|\.(?:read_bytes|write_bytes|read_text|write_text|iterdir|stat|touch)\(",
+        re.MULTILINE,
+    )
+    found = {path.name: calls.findall(path.read_text()) for path in (PACKAGE / "log" / folder).glob("*.py")}
+
+    assert {name: each for name, each in found.items() if each} == {}

@@ -18,7 +18,7 @@ EXPORTED = {name for declaration in DECLARATIONS for name in (declaration.name, 
 
 
 def kinds() -> list[type[TierError]]:
-    """Every error that the project raises on purpose."""
+    """Return every error that the project raises on purpose."""
     known = {**vars(errors), **vars(log_errors), **vars(pipeline_errors)}.values()
     classes = [kind for kind in known if isinstance(kind, type) and issubclass(kind, TierError)]
     return [kind for kind in classes if kind is not TierError]

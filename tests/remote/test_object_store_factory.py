@@ -10,7 +10,7 @@ from tests.services.azure import AzureService
 from tests.services.gcs import GcsService
 from tests.services.s3 import S3Service
 from tierd.config import RemoteSettings, S3Settings
-from tierd.config.remote_settings import FilesystemSettings
+from tierd.config.sections.remote_settings import FilesystemSettings
 from tierd.errors import RemoteStorageError, install_extra
 from tierd.remote import ObjectStoreCall, open_object_store
 from tierd.testing import content_of, file_body

@@ -24,13 +24,13 @@ from tierd.replication.follower.standby_topics import StandbyTopics
 from tierd.replication.leader.assignments import LeaderAssignments
 from tierd.replication.leader.leader_server import PushLeaderServer
 from tierd.replication.leader.led_replicators import LedReplicators
-from tierd.replication.leader.open_segments import OpenSegments, whole_batches_end
-from tierd.replication.leader.owned_leader_log import OwnedLeaderLog
-from tierd.replication.leader.push_actions import PushLeader
-from tierd.replication.leader.push_manager import PushManager
-from tierd.replication.leader.push_settings import PushSettings
-from tierd.replication.leader.record_memory import batch_bounds
-from tierd.replication.leader.replicator_settings import ReplicatorSettings
+from tierd.replication.leader.logs.open_segments import OpenSegments, whole_batches_end
+from tierd.replication.leader.logs.owned_leader_log import OwnedLeaderLog
+from tierd.replication.leader.logs.record_memory import batch_bounds
+from tierd.replication.leader.pushing.push_actions import PushLeader
+from tierd.replication.leader.pushing.push_manager import PushManager
+from tierd.replication.leader.pushing.push_settings import PushSettings
+from tierd.replication.leader.replicas.replicator_settings import ReplicatorSettings
 from tierd.replication.model.messages import AppendRecordsRequest, AppendRecordsResponse
 from tierd.replication.model.push_session import PeerIdentity, PeerNode
 from tierd.replication.wire.push_frames import (

@@ -9,7 +9,7 @@ from tests.fakes.eventually import eventually
 from tests.replication.joined import TOPIC_ID, JoinedPair
 from tierd.errors import UnknownPartitionError
 from tierd.model import TopicPartition
-from tierd.replication.leader.replicator_status import UnprotectedRecords, unprotected
+from tierd.replication.leader.replicas.replicator_status import UnprotectedRecords, unprotected
 
 ORDERS = TopicPartition("orders", 0)
 

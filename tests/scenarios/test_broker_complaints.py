@@ -62,7 +62,7 @@ def log_of(tmp_path: Path, *lines: str) -> Path:
         (BEGINNING + REASSIGNMENT, f"{ERRORS}.NotControllerException: The active controller appears to be node 1."),
     ],
 )
-def test_what_only_a_busy_machine_causes_is_no_complaint(tmp_path: Path, lines: tuple[str, ...]) -> None:
+def test_errors_of_a_busy_machine_are_no_complaints(tmp_path: Path, lines: tuple[str, ...]) -> None:
     assert complaints(log_of(tmp_path, "INFO started", *lines)) == []
 
 
@@ -79,7 +79,9 @@ def test_what_only_a_busy_machine_causes_is_no_complaint(tmp_path: Path, lines: 
         ("WARN the quorum-state is not there",),
     ],
 )
-def test_everything_else_is_one(tmp_path: Path, lines: tuple[str, ...]) -> None:
+def test_errors_and_warnings_that_a_busy_machine_does_not_cause_are_complaints(
+    tmp_path: Path, lines: tuple[str, ...]
+) -> None:
     found = [*lines, "INFO started"]
     assert complaints(log_of(tmp_path, *found)) == [f"{found[0]}\n{found[1]}"]
 

@@ -122,7 +122,7 @@ def test_group_of_the_new_protocol_is_refused_with_the_error_of_the_page(
 
 
 @pytest.mark.parametrize(("heading", "topic"), [("librdkafka and confluent-kafka", "payments"), ("aiokafka", "orders")])
-def test_program_in_python_reads(heading: str, topic: str, page: PageRun) -> None:
+def test_python_program_of_the_page_reads_the_topic(heading: str, topic: str, page: PageRun) -> None:
     printed = printed_by(page.here(block(heading, "python")))
 
     assert len(printed) == 5
@@ -316,8 +316,8 @@ TAKEN: tuple[tuple[Callable[..., object], str, str], ...] = (
     (test_tools_of_kafka_do_what_the_page_says, "Performance test", "bash"),
     (test_tools_of_kafka_do_what_the_page_says, "Offsets", "bash"),
     (test_tools_of_kafka_do_what_the_page_says, "Consumer groups tool", "bash"),
-    (test_program_in_python_reads, "librdkafka and confluent-kafka", "python"),
-    (test_program_in_python_reads, "aiokafka", "python"),
+    (test_python_program_of_the_page_reads_the_topic, "librdkafka and confluent-kafka", "python"),
+    (test_python_program_of_the_page_reads_the_topic, "aiokafka", "python"),
     (test_program_of_franz_go_reads, "franz-go", "go"),
     (test_program_of_franz_go_reads, "franz-go", "bash"),
     (test_kcat_reads_and_lists, "kcat", "bash"),

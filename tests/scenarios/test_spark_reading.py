@@ -12,7 +12,7 @@ from tests.scenarios.conftest import MakeBroker, MakeInstallation
 from tests.scenarios.installation import Settings
 from tests.scenarios.oracle import assert_same_records
 from tests.scenarios.traffic import EVERY_KIND, Traffic
-from tierd.pipeline.source.positions import Progress
+from tierd.pipeline.source.positions import StreamProgress
 
 pytestmark = [pytest.mark.service("kafka"), pytest.mark.service("s3")]
 
@@ -25,7 +25,7 @@ def test_batch_and_stream_read_the_records_of_a_consumer_and_of_cat(
     tierd = make_installation(broker.log_dirs, remote=s3_remote)
     queries = Queries(tierd.config_file, subscribePattern=".*", partitionBytes="512kB")
     streamed: dict[str, list[Any]] = defaultdict(list)
-    progress: Progress = {}
+    progress: StreamProgress = {}
     with tierd.daemon() as daemon:
         traffic.create_topics()
         for _ in range(3):
@@ -47,7 +47,7 @@ def test_batch_and_stream_read_the_records_of_a_consumer_and_of_cat(
             assert came or not committed_records
 
 
-def _go_on(queries: Queries, progress: Progress, streamed: dict[str, list[Any]]) -> Any:  # noqa: ANN401
+def _go_on(queries: Queries, progress: StreamProgress, streamed: dict[str, list[Any]]) -> Any:  # noqa: ANN401
     """Run a streaming query from the checkpoint of the one before, until no new record is left."""
     reader = queries.stream(startingOffsets="earliest", maxOffsetsPerTrigger="4000")
     try:

@@ -166,7 +166,7 @@ class TestStoreAway:
     def test_daemon_that_is_not_ready_fires(self, away: Host) -> None:
         away.require_firing("TierdNotReady")
 
-    def test_failing_calls_fire(self, away: Host) -> None:
+    def test_alert_fires_while_calls_to_the_store_fail(self, away: Host) -> None:
         away.require_firing("TierdStoreFails")
 
     def test_quarantined_partition_fires(self, away: Host) -> None:

@@ -24,7 +24,7 @@ class WarmTierd(ForkingParent):
 
     @cached_property
     def daemons(self) -> WarmDaemons:
-        """The parent of daemons, which starts with the first use."""
+        """Return the parent of daemons, which starts with the first use."""
         return WarmDaemons()
 
     def __exit__(

@@ -20,17 +20,17 @@ from tests.cli.conftest import copied, log_dir, tierd, warm  # noqa: F401 - fixt
 from tests.fakes.log_capture import captured_log
 from tests.scenarios.command import CommandResult, run_tierd
 from tests.scenarios.installation import Installation
-from tierd.cli.display import print_group, print_table
 from tierd.cli.failures import print_failure
-from tierd.cli.layout import plain_table
-from tierd.cli.printing import print_error, print_json, print_line
-from tierd.cli.record_lines import as_text_line
+from tierd.cli.output.display import print_group, print_table
+from tierd.cli.output.layout import plain_table
+from tierd.cli.output.printing import print_error, print_json, print_line
+from tierd.cli.output.record_lines import as_text_line
 from tierd.control_characters import visible
 from tierd.errors import TierError
 from tierd.log import Record
 
 ROOT = Path(package.__file__).parent
-PRINTERS = {"cli/printing.py", "cli/display.py", "cli/progress_line.py"}
+PRINTERS = {"cli/output/printing.py", "cli/output/display.py", "cli/output/progress_line.py"}
 ATTACK = "\x1b]0;owned\x07\x1b[2J[bold]\x9b31m\u202egol[/nothing]\r\nfake line\x7f"
 ODD_KEY = "\x1b[31m[bold]\u202egol.exe"
 SHOWN_KEY = r"\x1b[31m[bold]\u202egol.exe"
@@ -202,7 +202,7 @@ def test_inspect_shows_control_characters_of_a_path(tmp_path: Path, tierd: Insta
 
 def test_traceback_of_a_bug_shows_control_characters_and_masks_secrets() -> None:
     script = (
-        "from tierd.cli.printing import prepare_streams\n"
+        "from tierd.cli.output.printing import prepare_streams\n"
         "prepare_streams()\n"
         "raise ValueError('\\x1b[2J https://user:hush@host/\\u202e' + chr(0xdc80))\n"
     )
@@ -215,7 +215,7 @@ def test_traceback_of_a_bug_shows_control_characters_and_masks_secrets() -> None
 
 
 def test_character_that_the_encoding_of_the_terminal_lacks_is_an_escape() -> None:
-    script = "from tierd.cli.printing import *; prepare_streams(); print_line('caf\\u00e9 \\u4e2d')"
+    script = "from tierd.cli.output.printing import *; prepare_streams(); print_line('caf\\u00e9 \\u4e2d')"
     environment = os.environ | {"PYTHONIOENCODING": "latin-1", "PYTHONUTF8": "0"}
     ended = subprocess.run([sys.executable, "-c", script], capture_output=True, check=True, env=environment)
     assert ended.stdout == b"caf\xe9 \\u4e2d\n"

@@ -50,7 +50,7 @@ from tierd.tiering import (
     Writer,
     assemble,
 )
-from tierd.tiering.topic_policy import TopicPolicies
+from tierd.tiering.topic_policy import FindTopicPolicy
 
 CLUSTER_ID = "dGllcmQtc3ludGhldGljLQ"
 BROKER_ID = 1
@@ -155,7 +155,7 @@ class Tier:
         leadership: LeadershipSource | None = None,
         storage: Callable[[SegmentStorage], SegmentStorage] | None = None,
         wants: Callable[[str], bool] = lambda topic: not topic.startswith("__"),
-        policies: TopicPolicies = lambda _: TopicPolicy(),
+        policies: FindTopicPolicy = lambda _: TopicPolicy(),
         expire: ExpireSettings | None = None,
         broker_id: int = BROKER_ID,
         log_offsets: LogOffsets | None = None,
@@ -191,7 +191,7 @@ class Session:
         leadership: LeadershipSource,
         storage: Callable[[SegmentStorage], SegmentStorage],
         wants: Callable[[str], bool],
-        policies: TopicPolicies,
+        policies: FindTopicPolicy,
         expire: ExpireSettings | None,
         broker_id: int,
         log_offsets: LogOffsets | None,

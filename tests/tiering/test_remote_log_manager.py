@@ -24,7 +24,7 @@ from tierd.metadata import Batch, MemoryKeyValueStore
 from tierd.model import RemoteLogSegmentState, SoftDelete, TopicPartition
 from tierd.remote import Body, Tombstone
 from tierd.tiering import PartitionStatus
-from tierd.tiering.topic_policy import TopicPolicies, TopicPolicy
+from tierd.tiering.topic_policy import FindTopicPolicy, TopicPolicy
 
 SHAPE = SegmentShape()  # 8 records a segment
 
@@ -41,7 +41,7 @@ class World:
         self.clock = StandingClock()
         self.tier.clock = self.clock
         self.group = group
-        self.policies: TopicPolicies = lambda _: TopicPolicy()
+        self.policies: FindTopicPolicy = lambda _: TopicPolicy()
         self.new_session()
 
     def new_session(self, settings: CopySettings | None = None, leadership: LeadershipSource | None = None) -> Session:

@@ -10,7 +10,7 @@ and runs in milliseconds. The folder of a transcript names the core:
 ``planning``    partitions to compact or merge, groups, work orders (``pipeline/planning/``)
 ``cleaning``    records that a compaction keeps (``pipeline/rewriting/``)
 ``groups``      members of a consumer group (``serve/kafka/groups/protocol/``)
-``pushing``     requests to standbys, ends of sessions (``replication/leader/push_router.py``)
+``pushing``     requests to standbys, ends of sessions (``replication/leader/pushing/push_router.py``)
 ``rebuild``     metadata from the objects in the bucket (``metadata/whole_store/partition_rebuild.py``)
 ==============  ===============================================================================================
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from tierd.cli.record_lines import InputRecord, ParseLine
+from tierd.cli.output.record_lines import InputRecord, ParseLine
 from tierd.clock import SystemClock
 from tierd.errors import RecordLineError
 from tierd.log import BatchBuilder, Compression, UnifiedLog
@@ -77,7 +77,9 @@ class LineAppender:
 
     def _take(self, line: bytes) -> None:
         if len(line) >= _MAX_LINE_BYTES:
-            raise RecordLineError(f"line {self._line}: longer than {_MAX_LINE_BYTES} bytes")
+            raise RecordLineError(
+                f"line {self._line}: longer than {_MAX_LINE_BYTES} bytes", remedy="cut the line into several records"
+            )
         text = line.removesuffix(b"\n").removesuffix(b"\r")
         if not text:
             return
@@ -105,7 +107,10 @@ class LineAppender:
     def _begin(self, given: InputRecord) -> None:
         keep = self._settings.keep_offsets
         if keep and given.offset is None:
-            raise RecordLineError(f"line {self._line}: no offset, which --keep-offsets needs")
+            raise RecordLineError(
+                f"line {self._line}: no offset, which --keep-offsets needs",
+                remedy="give every line an offset, or leave --keep-offsets out",
+            )
         self._builder_epoch = self._epoch_of(given) if keep else -1
         self._builder = BatchBuilder(
             base_offset=(given.offset or 0) if keep else 0,

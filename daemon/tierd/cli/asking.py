@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TypeVar
 
-from tierd.cli.printing import print_error
+from tierd.cli.output.printing import print_error
 from tierd.config import find_state_dir
 from tierd.errors import DaemonUnreachableError, TierError, TierErrorCode
 from tierd.serve import SOCKET_NAME, ControlRequest, ControlVerb, ask_blocking

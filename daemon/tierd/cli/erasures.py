@@ -7,10 +7,10 @@ from datetime import UTC, datetime
 
 import typer
 
-from tierd.cli.display import print_table
 from tierd.cli.failures import ExitCode
-from tierd.cli.layout import plain_table
-from tierd.cli.printing import print_json, print_line
+from tierd.cli.output.display import print_table
+from tierd.cli.output.layout import plain_table
+from tierd.cli.output.printing import print_json, print_line
 from tierd.serve import ErasureCaches, ErasureReport, ErasureSummary, ErasureVersions
 
 _DONE = "done"

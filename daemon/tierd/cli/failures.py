@@ -8,7 +8,7 @@ from typing import ParamSpec
 import typer
 
 from tierd import errors
-from tierd.cli.printing import drop_output, flush_output, print_error
+from tierd.cli.output.printing import drop_output, flush_output, print_error
 from tierd.errors import ConfigError, TierError
 
 P = ParamSpec("P")

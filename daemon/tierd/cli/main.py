@@ -22,7 +22,7 @@ from typer.core import TyperGroup
 
 from tierd.cli.completion import completed_words
 from tierd.cli.failures import ExitCode, reported
-from tierd.cli.printing import prepare_streams, print_error, print_line
+from tierd.cli.output.printing import prepare_streams, print_error, print_line
 from tierd.control_characters import visible
 
 

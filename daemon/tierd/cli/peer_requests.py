@@ -6,7 +6,7 @@ from pathlib import Path
 from pydantic import JsonValue
 
 from tierd.cli.asking import ask_daemon
-from tierd.cli.printing import print_json, print_line
+from tierd.cli.output.printing import print_json, print_line
 from tierd.model import TopicPartition
 from tierd.serve import ASK_PEER, AskPeerRequest
 

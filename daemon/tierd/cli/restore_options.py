@@ -143,7 +143,7 @@ class RestoreArguments:
     as_topic: str | None = None
     topic_id: str | None = None
 
-    def request(self, tell: Callable[[str], None]) -> LogDirRestoreRequest:
+    def request(self, on_progress: Callable[[str], None]) -> LogDirRestoreRequest:
         """Return the request of these arguments.
 
         Raises:
@@ -176,7 +176,7 @@ class RestoreArguments:
             accepts_unauthenticated=self.accept_unauthenticated,
             may_be_empty=bool(self.standbys),
         )
-        return LogDirRestoreRequest(into=self.into, stage=self.stage, plan=plan, source=source, tell=tell)
+        return LogDirRestoreRequest(into=self.into, stage=self.stage, plan=plan, source=source, on_progress=on_progress)
 
     def _require_consistent(self) -> None:
         if self.to_offset is not None and self.to_time is not None:

@@ -8,12 +8,12 @@ from pydantic import JsonValue
 
 from tierd.app import Deployment, LogDirOutcome, LogDirPlan, RetentionHolds, log_dir_restore, run_in_loop
 from tierd.cli.costs import cost_json
-from tierd.cli.display import print_table
 from tierd.cli.failures import ExitCode
-from tierd.cli.layout import plain_table
 from tierd.cli.moments import utc_text
-from tierd.cli.printing import print_json, print_line
-from tierd.cli.progress_line import ReportProgress, progress_line
+from tierd.cli.output.display import print_table
+from tierd.cli.output.layout import plain_table
+from tierd.cli.output.printing import print_json, print_line
+from tierd.cli.output.progress_line import ReportProgress, progress_line
 from tierd.cli.restore_options import RestoreArguments
 from tierd.errors import NotConfirmedError
 from tierd.model import uuid_to_text

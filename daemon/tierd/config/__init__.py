@@ -7,39 +7,45 @@ from tierd.on_demand import exports_on_demand
 if TYPE_CHECKING:
     from tierd.config.config_warning import config_warnings
     from tierd.config.connectors import INTERFACE_VERSION, METADATA, OBJECT_STORE, PluginSettings, find_connector
-    from tierd.config.control_settings import MqttSettings, MqttTlsSettings
-    from tierd.config.cost_settings import PricedTierSettings
-    from tierd.config.drill_settings import DrillSettings
-    from tierd.config.endpoint_listener_settings import EndpointListenerSettings, EndpointPeerSettings
-    from tierd.config.endpoint_login_settings import (
+    from tierd.config.loading import load_config, load_state_dir
+    from tierd.config.masked_file import read_masked
+    from tierd.config.part_loading import load_part
+    from tierd.config.places import PlacedFaultsError
+    from tierd.config.schema import CatalogueSettings, CopySettings, ExpireSettings, TierdConfig
+    from tierd.config.scram_verifier import SCRAM_HASHES, ScramVerifier
+    from tierd.config.sections.control_settings import MqttSettings, MqttTlsSettings
+    from tierd.config.sections.cost_settings import PricedTierSettings
+    from tierd.config.sections.drill_settings import DrillSettings
+    from tierd.config.sections.endpoint_listener_settings import EndpointListenerSettings, EndpointPeerSettings
+    from tierd.config.sections.endpoint_login_settings import (
         EndpointAccessRule,
         EndpointQuotaRule,
         EndpointSaslSettings,
         EndpointTlsSettings,
     )
-    from tierd.config.host_settings import HostSettings, LogDirSettings
-    from tierd.config.kafka_endpoint_settings import (
+    from tierd.config.sections.host_settings import HostSettings, LogDirSettings
+    from tierd.config.sections.kafka_endpoint_settings import (
         EndpointGroupsSettings,
         EndpointQuarantineSettings,
         KafkaEndpointSettings,
     )
-    from tierd.config.leadership_settings import KafkaConnectionSettings, LeadershipSettings
-    from tierd.config.loading import load_config, load_state_dir
-    from tierd.config.masked_file import read_masked
-    from tierd.config.metadata_settings import MetadataSettings, PostgresSettings, RedisSettings
-    from tierd.config.own_log_settings import LogCleanerSettings
-    from tierd.config.part_loading import load_part
-    from tierd.config.pipeline_settings import PipelineSettings
-    from tierd.config.places import PlacedFaultsError
-    from tierd.config.push_settings import PushReplicationSettings, PushTlsSettings
-    from tierd.config.remote_settings import AzureSettings, EncryptionSettings, GcsSettings, RemoteSettings, S3Settings
-    from tierd.config.schema import CatalogueSettings, CopySettings, ExpireSettings, TierdConfig
-    from tierd.config.scram_verifier import SCRAM_HASHES, ScramVerifier
+    from tierd.config.sections.leadership_settings import KafkaConnectionSettings, LeadershipSettings
+    from tierd.config.sections.metadata_settings import MetadataSettings, PostgresSettings, RedisSettings
+    from tierd.config.sections.own_log_settings import LogCleanerSettings
+    from tierd.config.sections.pipeline_settings import PipelineSettings
+    from tierd.config.sections.push_settings import PushReplicationSettings, PushTlsSettings
+    from tierd.config.sections.remote_settings import (
+        AzureSettings,
+        EncryptionSettings,
+        GcsSettings,
+        RemoteSettings,
+        S3Settings,
+    )
+    from tierd.config.sections.tiered_log_settings import FetchSettings, TieredLogSettings
+    from tierd.config.sections.topic_settings import TopicDefaults, TopicsSettings
     from tierd.config.side_file import load_side_file
     from tierd.config.spark_protection import is_on_this_host, protection_faults
     from tierd.config.state_dir import find_state_dir
-    from tierd.config.tiered_log_settings import FetchSettings, TieredLogSettings
-    from tierd.config.topic_settings import TopicDefaults, TopicsSettings
     from tierd.config.traversal import secrets_of
     from tierd.config.units import format_duration, parse_bytes, parse_duration_s
     from tierd.config.values import (

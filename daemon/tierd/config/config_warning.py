@@ -5,12 +5,12 @@ from dataclasses import dataclass
 from typing import Final
 from urllib.parse import parse_qs, unquote, urlsplit
 
-from tierd.config.kafka_endpoint_settings import KafkaEndpointSettings
-from tierd.config.leadership_settings import LeadershipSettings
-from tierd.config.metadata_settings import MetadataSettings
 from tierd.config.places import dotted
-from tierd.config.remote_settings import RemoteSettings
 from tierd.config.schema import TierdConfig
+from tierd.config.sections.kafka_endpoint_settings import KafkaEndpointSettings
+from tierd.config.sections.leadership_settings import LeadershipSettings
+from tierd.config.sections.metadata_settings import MetadataSettings
+from tierd.config.sections.remote_settings import RemoteSettings
 from tierd.config.traversal import leaf_values
 from tierd.config.values import is_local_host
 

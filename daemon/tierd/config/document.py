@@ -34,7 +34,7 @@ class FilePlace:
     column: int
 
 
-Fault = tuple[FilePlace | None, str]
+DocumentFault = tuple[FilePlace | None, str]
 """Place, as far as it is known, and message."""
 
 
@@ -53,11 +53,11 @@ class Document:
     tree: dict[str, object] = field(default_factory=dict)
     keys: dict[Location, FilePlace] = field(default_factory=dict)
     values: dict[Location, FilePlace] = field(default_factory=dict)
-    spoilt: dict[Location, Fault | None] = field(default_factory=dict)
-    _others: list[Fault] = field(default_factory=list)
+    spoilt: dict[Location, DocumentFault | None] = field(default_factory=dict)
+    _others: list[DocumentFault] = field(default_factory=list)
 
     @property
-    def faults(self) -> list[Fault]:
+    def faults(self) -> list[DocumentFault]:
         """Return every fault found so far."""
         return [*self._others, *(fault for fault in self.spoilt.values() if fault)]
 

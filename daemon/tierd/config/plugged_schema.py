@@ -6,10 +6,10 @@ from typing import TypeVar
 from pydantic import BaseModel, Field, create_model
 
 from tierd.config.connectors import METADATA, OBJECT_STORE, BackendKind, ConnectorError, PluginSettings, find_connector
-from tierd.config.metadata_settings import MetadataSettings
 from tierd.config.places import Location
-from tierd.config.remote_settings import RemoteSettings
 from tierd.config.schema import TierdConfig
+from tierd.config.sections.metadata_settings import MetadataSettings
+from tierd.config.sections.remote_settings import RemoteSettings
 
 _Section = TypeVar("_Section", bound=BaseModel)
 

@@ -8,20 +8,20 @@ from typing import Literal
 
 from pydantic import Field, model_validator
 
-from tierd.config.control_settings import ControlSettings
-from tierd.config.cost_settings import CostSettings
-from tierd.config.drill_settings import DrillSettings
-from tierd.config.host_settings import HostSettings
-from tierd.config.kafka_endpoint_settings import KafkaEndpointSettings
-from tierd.config.leadership_settings import LeadershipSettings
-from tierd.config.own_log_settings import LogCleanerSettings
-from tierd.config.pipeline_settings import PipelineSettings
 from tierd.config.places import PlacedFaultsError
-from tierd.config.push_settings import PushReplicationSettings
-from tierd.config.remote_settings import RemoteSettings
 from tierd.config.section import Settings
-from tierd.config.tiered_log_settings import FetchSettings, HoldSettings
-from tierd.config.topic_settings import TopicsSettings, left_to_brokers
+from tierd.config.sections.control_settings import ControlSettings
+from tierd.config.sections.cost_settings import CostSettings
+from tierd.config.sections.drill_settings import DrillSettings
+from tierd.config.sections.host_settings import HostSettings
+from tierd.config.sections.kafka_endpoint_settings import KafkaEndpointSettings
+from tierd.config.sections.leadership_settings import LeadershipSettings
+from tierd.config.sections.own_log_settings import LogCleanerSettings
+from tierd.config.sections.pipeline_settings import PipelineSettings
+from tierd.config.sections.push_settings import PushReplicationSettings
+from tierd.config.sections.remote_settings import RemoteSettings
+from tierd.config.sections.tiered_log_settings import FetchSettings, HoldSettings
+from tierd.config.sections.topic_settings import TopicsSettings, left_to_brokers
 from tierd.config.values import Address, Duration, Rate, Switch, WholeNumber, split_address
 
 

@@ -26,7 +26,6 @@ from tierd.control.followed_watermarks import RETRY_S, FollowedWatermarks
 from tierd.control.kafka_connection import KafkaConnection
 from tierd.control.kafka_messages import metadata
 from tierd.control.watermark_session import (
-    PartitionKey,
     Watermark,
     WatermarkAnswer,
     WatermarkSession,
@@ -34,7 +33,7 @@ from tierd.control.watermark_session import (
     key_of,
 )
 from tierd.errors import KafkaError, KafkaUnreachableError
-from tierd.model import TopicIdPartition
+from tierd.model import PartitionKey, TopicIdPartition
 
 log = structlog.get_logger()
 

@@ -8,7 +8,8 @@ from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
-from tierd.control.watermark_session import PARTITIONS_PER_REQUEST, PartitionKey, Watermark, WatermarkAnswer
+from tierd.control.watermark_session import PARTITIONS_PER_REQUEST, Watermark, WatermarkAnswer
+from tierd.model import PartitionKey
 
 UNUSED_S: Final = 30.0
 """A partition without listeners is followed for so long: consumers listen again and again."""

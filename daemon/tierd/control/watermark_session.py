@@ -21,7 +21,7 @@ from kio.schema.fetch.v13.response import PartitionData
 from kio.static.primitive import i32, i32Timedelta, i64
 
 from tierd.control.kafka_framing import Request, error_name, typed_request
-from tierd.model import TopicIdPartition
+from tierd.model import PartitionKey, TopicIdPartition
 
 PARTITIONS_PER_REQUEST: Final = 1_000  # an answer is decoded in about ten milliseconds, on the event loop
 _NO_SESSION: Final = 0
@@ -35,8 +35,6 @@ _FORGOTTEN: Final = frozenset(
         ErrorCode.inconsistent_topic_id,
     }
 )
-
-PartitionKey = tuple[UUID, int]
 
 
 class Watermark(NamedTuple):

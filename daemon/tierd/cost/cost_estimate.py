@@ -163,7 +163,7 @@ def _mean_size(segments: list[Segment]) -> float:
 
 
 def estimate_log_dirs(
-    log_dirs: Sequence[Path], prices: PriceList, plan: Plan, *, report_progress: Callable[[str], None]
+    log_dirs: Sequence[Path], prices: PriceList, plan: Plan, *, on_progress: Callable[[str], None]
 ) -> tuple[TopicEstimate, ...]:
     """Price the partitions in ``log_dirs``, Kafka's own topics left out. Blocking; writes nothing.
 
@@ -172,7 +172,7 @@ def estimate_log_dirs(
     """
     partitions: list[Partition] = []
     for log_dir in log_dirs:
-        report_progress(str(log_dir))
+        on_progress(str(log_dir))
         partitions += find_partitions(log_dir, lambda topic: not topic.startswith("__"))
 
     def ratio_of(segments: Iterable[Segment]) -> float:

@@ -68,7 +68,7 @@ class ExportDirectory:
 
         Raises:
             AlreadyRunningError: another process exports into it.
-            RefusedError: the directory has something else, or an export with other arguments.
+            RefusedError: the directory has files of another kind, or an export with other arguments.
             StateDirError: it cannot be read or written.
         """
         _require_usable(into, job)

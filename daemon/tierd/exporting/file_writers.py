@@ -20,7 +20,7 @@ _WITHOUT_STATISTICS: Final = ("value", "headers")
 _TYPE_NAMES: Final = {number: name for name, number in TIMESTAMP_TYPES.items()}
 _NO_EPOCH: Final = -1
 
-Facts = Mapping[str, str]
+FileLabels = Mapping[str, str]
 """Facts about a file, for its metadata."""
 
 
@@ -38,7 +38,7 @@ class FileWriter(Protocol):
             OSError: the disk is full or failing.
         """
 
-    def close(self, facts: Facts) -> None:
+    def close(self, facts: FileLabels) -> None:
         """Write the end of the file, with ``facts`` if the format has a place for them there; close it.
 
         Raises:
@@ -49,7 +49,7 @@ class FileWriter(Protocol):
         """Close the file, which stays unfinished."""
 
 
-def open_writer(kind: ExportFormat, path: Path, schema: pa.Schema, facts: Facts) -> FileWriter:
+def open_writer(kind: ExportFormat, path: Path, schema: pa.Schema, facts: FileLabels) -> FileWriter:
     """Make a file, or empty one that is there.
 
     Args:
@@ -96,7 +96,7 @@ class ParquetFileWriter:
         del next_offset  # the facts at the end have it
         self._writer.write_batch(rows)
 
-    def close(self, facts: Facts) -> None:
+    def close(self, facts: FileLabels) -> None:
         """Write the footer with ``facts``, and close the file."""
         self._writer.add_key_value_metadata(dict(facts))
         self._writer.close()
@@ -116,7 +116,7 @@ class ArrowFileWriter:
     the schema is written before the records.
     """
 
-    def __init__(self, path: Path, schema: pa.Schema, facts: Facts) -> None:
+    def __init__(self, path: Path, schema: pa.Schema, facts: FileLabels) -> None:
         self._file = pa.OSFile(str(path), "wb")
         self._schema = schema.with_metadata(dict(facts))
         options = pa.ipc.IpcWriteOptions(compression="zstd")
@@ -132,7 +132,7 @@ class ArrowFileWriter:
         batch = rows.replace_schema_metadata(self._schema.metadata)
         self._writer.write_batch(batch, custom_metadata={b"tierd.next_offset": b"%d" % next_offset})
 
-    def close(self, facts: Facts) -> None:
+    def close(self, facts: FileLabels) -> None:
         """Write the footer, and close the file."""
         del facts  # they are at the beginning
         self._writer.close()
@@ -160,7 +160,7 @@ class JsonLinesWriter:
         del next_offset  # each line has its offset
         self._file.writelines(map(as_json_line, _records(rows)))
 
-    def close(self, facts: Facts) -> None:
+    def close(self, facts: FileLabels) -> None:
         """Close the file."""
         del facts  # lines have no place for them
         self._file.close()

@@ -216,24 +216,24 @@ class ExportJob:
 
 @contextlib.asynccontextmanager
 async def export_job(
-    deployment: Deployment, request: ExportRequest, *, tell: Callable[[str], None]
+    deployment: Deployment, request: ExportRequest, *, on_progress: Callable[[str], None]
 ) -> AsyncIterator[ExportJob]:
-    """Open the tier, and plan the export; nothing is written. ``tell`` is called with reports of progress.
+    """Open the tier, and plan the export; nothing is written. ``on_progress`` is called with lines about the progress.
 
     Raises:
         UnknownPartitionError: no topic has a name that matches.
-        RefusedError: the directory has something else, or is in a log dir; or since an earlier run a topic was made
-            anew, or a log was cut back below what that run has exported.
+        RefusedError: the directory has files of another kind, or is in a log dir; or since an earlier run a topic was
+            made anew, or a log was cut back below what that run has exported.
         OffsetOutOfRangeError: records that come next have left the tier, or the first offset is below a log start.
         TierError: a store or a log dir cannot be read.
     """
     await asyncio.to_thread(deployment.require_outside_log_dirs, request.into)
-    async with source_reader(deployment, request.source, tell=tell) as reader:
+    async with source_reader(deployment, request.source, on_progress=on_progress) as reader:
         scanner = TierScanner(reader)
         done = await asyncio.to_thread(exported_ends, request.into, request.job(scanner.cluster_id))
         plans = []
         for topic in await _matching(scanner, request):
-            tell(f"topic {topic}")
+            on_progress(f"topic {topic}")
             plans.append(await _planned(scanner, request, topic, done))
         exported = {partition: end.next_offset for partition, end in done.items()}
         yield ExportJob(scanner, request, plans, exported, log_dirs=deployment.log_dirs)

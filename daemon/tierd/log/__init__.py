@@ -1,6 +1,6 @@
 """Kafka's partition log, in Kafka's own formats and words: log dirs of a broker are read, log dirs of tierd written.
 
-Names, text files, batches, indexes and snapshots; what is stable; and where to look again when something changed.
+Names, text files, batches, indexes and snapshots; what is stable; and the places that changed.
 """
 
 from typing import TYPE_CHECKING
@@ -94,7 +94,7 @@ if TYPE_CHECKING:
     from tierd.log.indexes.offset_index import OffsetIndex
     from tierd.log.indexes.time_index import TimeIndex
     from tierd.log.indexes.transaction_index import AbortedTransaction, TransactionIndex
-    from tierd.log.inspection import Damage, Decoded, FileFound, Finding, Note, inspect_path
+    from tierd.log.inspection import Damage, Decoded, FileFound, InspectionFinding, Note, inspect_path
     from tierd.log.inspection.index_content import check_index, check_indexes_of_log
     from tierd.log.loading.artefact_checks import EpochCheck, TransactionIndexCheck
     from tierd.log.loading.log_loader import LoadRequest, load_log
@@ -130,6 +130,7 @@ if TYPE_CHECKING:
         OVERHEAD_BYTES,
         BatchHeader,
         crc_matches,
+        headers_in,
         increment_sequence,
         iter_headers,
         parse_header,
@@ -157,17 +158,17 @@ if TYPE_CHECKING:
     from tierd.log.repair import (
         CutTail,
         LogRepairResult,
+        LogRepairStep,
         LowerCheckpoint,
         MoveAside,
         RepairPlan,
-        Step,
         WriteAnew,
         repair_partition,
         truncate_partition,
     )
     from tierd.log.segments.committed_batches import committed_batches, data_batches
     from tierd.log.segments.log_snapshot import first_in_batch
-    from tierd.log.segments.segment_ranges import floor_index, segments_from
+    from tierd.log.segments.segment_ranges import floor_index, segment_at, segments_from
     from tierd.log.segments.segment_reading import indexed_position
 else:
     __getattr__ = exports_on_demand(__name__)

@@ -110,7 +110,7 @@ class LogCleaner:
 
     @property
     def cleaned_now(self) -> TopicPartition | None:
-        """The log that a round is under way for; None without one."""
+        """Return the log that a round is under way for; None without one."""
         return None if self._running is None else self._running[0]
 
     async def clean_dirtiest(self) -> bool:

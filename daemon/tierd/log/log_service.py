@@ -288,7 +288,7 @@ class LogService:
     # Duties
 
     async def _maintain(self, log_dir: Path, cleaner: LogCleaner) -> None:
-        """Everything that is due on one log dir, for as long as it is online."""
+        """Do the regular work on one log dir when it is due, for as long as the log dir is online."""
         settings, clock = self._settings, self._clock
         retention_due_s = clock.monotonic_s() + settings.retention_delay_s
         flushed_s: dict[TopicPartition, float] = {}

@@ -19,7 +19,7 @@ from typing import Final, Generic, Protocol, TypeVar, cast
 
 from tierd.clock import Clock
 from tierd.errors import LogError, TierError
-from tierd.log.files.disk import Piece
+from tierd.log.files.disk import Buffer
 from tierd.log.log_errors import LogBusyError, LogClosedError, LogTimeoutError
 from tierd.log.partition.append_info import AppendInfo, AppendRequest
 from tierd.log.records.append_origin import AppendOrigin
@@ -136,7 +136,7 @@ class LogWriter(Generic[_L]):
 
     async def append_as_leader(
         self,
-        records: Piece,
+        records: Buffer,
         *,
         leader_epoch: int,
         origin: AppendOrigin = AppendOrigin.CLIENT,
@@ -146,7 +146,7 @@ class LogWriter(Generic[_L]):
         request = AppendRequest(records, origin=origin, leader_epoch=leader_epoch)
         return await self.append(request, durable=durable)
 
-    async def append_as_follower(self, records: Piece, *, durable: bool = False) -> AppendInfo:
+    async def append_as_follower(self, records: Buffer, *, durable: bool = False) -> AppendInfo:
         """Append records as their leader numbered them; see ``append``."""
         return await self.append(AppendRequest(records, origin=AppendOrigin.REPLICATION), durable=durable)
 
@@ -256,7 +256,7 @@ class LogWriter(Generic[_L]):
             return
         try:
             job = asyncio.get_running_loop().run_in_executor(self._writers, self._run_job, self._running)
-        except RuntimeError:  # the threads were let go while a job hung
+        except RuntimeError:  # the threads were released while a job hung
             self._is_closed = True
             self._end_group([self._closed()] * len(self._running))
             return

@@ -7,6 +7,7 @@ from tierd.on_demand import exports_on_demand
 if TYPE_CHECKING:
     from tierd.model.block_checksums import CHECKSUM_BLOCK_BYTES, BlockChecksums
     from tierd.model.identifiers import (
+        PartitionKey,
         RemoteLogSegmentId,
         TopicIdPartition,
         TopicPartition,
@@ -43,6 +44,7 @@ __all__ = [
     "Lineage",
     "LogSegmentData",
     "OffsetRange",
+    "PartitionKey",
     "RemoteLogSegmentId",
     "RemoteLogSegmentMetadata",
     "RemoteLogSegmentMetadataUpdate",

@@ -77,6 +77,10 @@ class TopicPartition:
         return cls(topic, int(number))
 
 
+PartitionKey = tuple[UUID, int]
+"""Topic id and partition number: what tells partitions apart where no name is needed."""
+
+
 @dataclass(frozen=True, slots=True, order=True)
 class TopicIdPartition:
     """One incarnation of a partition: a topic created again under the same name has another ``topic_id``."""

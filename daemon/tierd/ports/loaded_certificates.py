@@ -11,7 +11,7 @@ import structlog
 from tierd.clock import Clock
 from tierd.errors import TierError
 
-LOOK_INTERVAL_S: Final = 1.0
+CHECK_INTERVAL_S: Final = 1.0
 _FileMark = tuple[int, int, int]
 
 S = TypeVar("S")
@@ -56,7 +56,7 @@ class LoadedCertificates(Generic[S, T]):
         self._clock = clock
         self._tried: _Tried[S] | None = None
         self._contexts: T | None = None
-        self._looked_at_s = float("-inf")
+        self._checked_at_s = float("-inf")
         self._turn = asyncio.Lock()
         self.failed_reloads = 0
         """Changes of the files that could not be used, since the start."""
@@ -90,12 +90,12 @@ class LoadedCertificates(Generic[S, T]):
         """
         async with self._turn:
             now_s = self._clock.monotonic_s()
-            if now_s - self._looked_at_s >= LOOK_INTERVAL_S:
-                self._looked_at_s = now_s
-                await self._look()
+            if now_s - self._checked_at_s >= CHECK_INTERVAL_S:
+                self._checked_at_s = now_s
+                await self._load_if_changed()
         return self.loaded
 
-    async def _look(self) -> None:
+    async def _load_if_changed(self) -> None:
         settings = self._making.settings()
         tried = _Tried(settings, await self._marks(settings))
         if tried == self._tried:

@@ -68,17 +68,17 @@ class CatalogueKeys:
 
     @property
     def all_topics(self) -> str:
-        """Beginning of the key of every topic."""
+        """Return the beginning of the key of every topic."""
         return f"{self.prefix}topics/"
 
     @property
     def all_positions(self) -> str:
-        """Beginning of the key of every positions object."""
+        """Return the beginning of the key of every positions object."""
         return f"{self.prefix}positions/"
 
     @property
     def all_nodes(self) -> str:
-        """Beginning of the key of every node."""
+        """Return the beginning of the key of every node."""
         return f"{self.prefix}nodes/"
 
     def key(self, identity: CatalogueKey) -> str:

@@ -9,7 +9,7 @@ from tierd.errors import RemoteIntegrityError, RemoteStorageError
 from tierd.kernels import crc32c, crc32c_of_range
 from tierd.remote.object_store import Body, ChunkedBody, FileBody
 
-Bytes: TypeAlias = bytes | memoryview
+ByteView: TypeAlias = bytes | memoryview
 
 _SLICE_BYTES = 1 << 20
 
@@ -83,7 +83,7 @@ def _joined(pieces: list[memoryview]) -> bytes:
     return part
 
 
-async def sliced(content: Bytes) -> AsyncGenerator[memoryview, None]:
+async def sliced(content: ByteView) -> AsyncGenerator[memoryview, None]:
     """Yield views of bytes at hand in steps that do not hold up the event loop while they are sent."""
     view = memoryview(content)
     for position in range(0, len(content), _SLICE_BYTES):

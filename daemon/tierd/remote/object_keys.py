@@ -94,17 +94,17 @@ class ObjectKeyFactory:
 
     @property
     def root(self) -> str:
-        """Beginning of every key of this cluster, with the slash at its end."""
+        """Return the beginning of every key of this cluster, with the slash at its end."""
         return f"{self.prefix}/{self.cluster_id}/" if self.prefix else f"{self.cluster_id}/"
 
     @property
     def tier_identity(self) -> str:
-        """Key of the object that names the metadata store that owns the prefix."""
+        """Return the key of the object that names the metadata store that owns the prefix."""
         return f"{self.root}tierd.json"
 
     @property
     def erasure_reports(self) -> str:
-        """Beginning of the key of every report of an erasure, with the slash at its end."""
+        """Return the beginning of the key of every report of an erasure, with the slash at its end."""
         return f"{self.root}erasures/"
 
     def erasure_report(self, request_id: UUID) -> str:
@@ -122,7 +122,7 @@ class ObjectKeyFactory:
 
     @property
     def catalogue(self) -> CatalogueKeys:
-        """Keys of the objects that say what segments do not: topics, positions, nodes."""
+        """Return the keys of the objects of the catalogue: topics, positions, nodes."""
         return CatalogueKeys(f"{self.root}catalogue/")
 
     def belongs_to_tier(self, key: str) -> bool:

@@ -28,7 +28,7 @@ class FileBody:
 
     @property
     def size(self) -> int:
-        """Number of bytes to send."""
+        """Return the number of bytes to send."""
         return self.byte_range.size if self.byte_range else 0
 
 

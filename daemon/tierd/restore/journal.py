@@ -20,7 +20,7 @@ from tierd.errors import AlreadyRunningError, RefusedError, StateDirError
 from tierd.files import open_regular, sync_directory
 from tierd.json_parsing import parse_json
 
-Step = Mapping[str, Any]
+JournalStep = Mapping[str, Any]
 
 _RESTORE: Final = "restore"
 _VERSION: Final = 1
@@ -34,7 +34,7 @@ class JournalOfAnotherJobError(RefusedError):
         steps: the lines of that job, in order.
     """
 
-    def __init__(self, path: Path, steps: Sequence[Step], *, work: str = _RESTORE) -> None:
+    def __init__(self, path: Path, steps: Sequence[JournalStep], *, work: str = _RESTORE) -> None:
         super().__init__(
             f"{path} is the journal of another {work}",
             remedy=f"give the same arguments as before, or another target; to abandon that {work}, "
@@ -50,7 +50,7 @@ class Journal:
         steps: the lines that earlier runs of the job left, in order. ``append`` adds to it.
     """
 
-    def __init__(self, path: Path, fd: int, steps: list[Step], *, header: Step) -> None:
+    def __init__(self, path: Path, fd: int, steps: list[JournalStep], *, header: JournalStep) -> None:
         self.steps = steps
         self._path = path
         self._fd = fd
@@ -89,7 +89,7 @@ class Journal:
             raise
         return journal
 
-    def append(self, step: Step) -> None:
+    def append(self, step: JournalStep) -> None:
         """Make ``step`` durable; then it counts as done.
 
         Raises:
@@ -98,7 +98,7 @@ class Journal:
         self._write(step)
         self.steps.append(step)
 
-    def replace_steps(self, steps: Sequence[Step]) -> None:
+    def replace_steps(self, steps: Sequence[JournalStep]) -> None:
         """Write the journal anew with other steps, durably; a crash leaves the former journal or the new one.
 
         Raises:
@@ -132,7 +132,7 @@ class Journal:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _write(self, line: Step) -> None:
+    def _write(self, line: JournalStep) -> None:
         data = _encoded(line)
         try:
             end = os.lseek(self._fd, 0, os.SEEK_END)
@@ -146,7 +146,7 @@ class Journal:
             raise _unusable(self._path, error) from error
 
 
-def read_steps(path: Path) -> list[Step]:
+def read_steps(path: Path) -> list[JournalStep]:
     """Return the steps of a journal that another process may be writing; none without a journal. Blocking.
 
     Raises:
@@ -165,7 +165,7 @@ def read_job(path: Path) -> object | None:
     return lines[0].get("job") if lines else None
 
 
-def _read_lines(path: Path) -> list[Step]:
+def _read_lines(path: Path) -> list[JournalStep]:
     try:
         fd = open_regular(path)
     except FileNotFoundError:
@@ -178,12 +178,12 @@ def _read_lines(path: Path) -> list[Step]:
         os.close(fd)
 
 
-def _require_same_job(lines: Sequence[Step], wanted: object, path: Path, work: str) -> None:
+def _require_same_job(lines: Sequence[JournalStep], wanted: object, path: Path, work: str) -> None:
     if lines[0] != wanted:
         raise JournalOfAnotherJobError(path, lines[1:], work=work)
 
 
-def _encoded(line: Step) -> bytes:
+def _encoded(line: JournalStep) -> bytes:
     return json.dumps(line, separators=(",", ":")).encode() + b"\n"
 
 
@@ -203,7 +203,7 @@ def _lock(fd: int, path: Path, work: str) -> None:
     ) from problem
 
 
-def _whole_lines(fd: int, path: Path) -> list[Step]:
+def _whole_lines(fd: int, path: Path) -> list[JournalStep]:
     """Return the whole lines, and cut off what follows them."""
     data = _read(fd, path)
     end = data.rfind(b"\n") + 1
@@ -226,13 +226,13 @@ def _read(fd: int, path: Path) -> bytes:
         raise _unusable(path, error) from error
 
 
-def _parsed(data: bytes, path: Path) -> list[Step]:
+def _parsed(data: bytes, path: Path) -> list[JournalStep]:
     """Return the whole lines."""
     try:
         lines = [parse_json(line) for line in data[: data.rfind(b"\n") + 1].splitlines()]
     except ValueError as error:
         raise _damaged(path) from error
-    steps: list[Step] = [line for line in lines if isinstance(line, dict)]
+    steps: list[JournalStep] = [line for line in lines if isinstance(line, dict)]
     if len(steps) < len(lines):
         raise _damaged(path)
     return steps

@@ -100,4 +100,4 @@ def _opening(
     request = SourceRequest(
         cluster_id=cluster_id, from_bucket=from_bucket, accepts_unauthenticated=accept_unauthenticated
     )
-    return source_reader(Deployment(load_config(file, os.environ), file), request, tell=lambda _: None)
+    return source_reader(Deployment(load_config(file, os.environ), file), request, on_progress=lambda _: None)

@@ -27,11 +27,11 @@ _MILLISECOND: Final = timedelta(milliseconds=1)
 _REMEDY: Final = 'give an offset, a datetime with a time zone, "earliest" or "latest", or a dict of these by partition'
 
 
-Place: TypeAlias = int | AtTime | LogEnd
+RangeBound: TypeAlias = int | AtTime | LogEnd
 """A position in one partition."""
 
 
-def place_in(position: Position, partition: int, *, argument: str) -> Place:
+def place_in(position: Position, partition: int, *, argument: str) -> RangeBound:
     """Return the place that ``position`` means in a partition.
 
     Raises:

@@ -13,7 +13,7 @@ from tierd.errors import OffsetOutOfRangeError, TierError
 from tierd.kernels import compile_kernels_for
 from tierd.metadata import copied_last_ms
 from tierd.model import IsolationLevel, TimestampOffset, TopicIdPartition, uuid_from_text, uuid_to_text
-from tierd.scanning.positions import EARLIEST, LATEST, AtTime, Place, place_in
+from tierd.scanning.positions import EARLIEST, LATEST, AtTime, RangeBound, place_in
 from tierd.scanning.range_rows import ScannedBatch, rows_of_range
 from tierd.scanning.row_layout import RowLayout
 from tierd.scanning.scan_plan import ScanPlan, ScanRange, ScanRequest, stored_bytes
@@ -137,7 +137,7 @@ class TierScanner:
             lineage=log.lineage,
         )
 
-    async def _offset(self, task: FetchTask, place: Place, ends: _Ends, isolation: IsolationLevel) -> int:
+    async def _offset(self, task: FetchTask, place: RangeBound, ends: _Ends, isolation: IsolationLevel) -> int:
         match place:
             case AtTime(timestamp_ms):
                 found = await self._listed(task, timestamp_ms, isolation)

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
         ExpiredPartitions,
         ExpiredSegment,
         HoldSummary,
+        JsonObject,
         OwnLogsSummary,
         PartitionNames,
         PartitionSummary,

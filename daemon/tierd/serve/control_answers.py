@@ -8,7 +8,7 @@ from pydantic import Field, JsonValue
 
 from tierd.serve.control_protocol import ControlAnswer, ControlListAnswer
 
-Facts = dict[str, JsonValue]
+JsonObject = dict[str, JsonValue]
 
 
 class PartitionNames(ControlListAnswer[str]):
@@ -16,7 +16,7 @@ class PartitionNames(ControlListAnswer[str]):
 
 
 class QuarantineAnswer(ControlAnswer):
-    """The clients of the read endpoint that a verb let go, or holds back: listeners and patterns of principals."""
+    """Clients of the read endpoint that a verb released, or holds back: listeners and patterns of principals."""
 
     listeners: tuple[str, ...]
     principals: tuple[str, ...]
@@ -113,7 +113,7 @@ class LogDirSummary(ControlAnswer):
 class OwnLogsSummary(ControlAnswer):
     """The logs that tierd writes itself, in the status; ``uncleanable`` says why, for each log."""
 
-    cleaner: Facts = Field(default_factory=dict)
+    cleaner: JsonObject = Field(default_factory=dict)
     uncleanable: dict[str, str] = Field(default_factory=dict)
 
 
@@ -123,9 +123,9 @@ class CatalogueSummary(ControlAnswer):
     enabled: bool = False
     positions_ms: int | None = None
     groups: int = 0
-    written: Facts = Field(default_factory=dict)
+    written: JsonObject = Field(default_factory=dict)
     removed: int = 0
-    failures: Facts = Field(default_factory=dict)
+    failures: JsonObject = Field(default_factory=dict)
     problems: dict[str, str] = Field(default_factory=dict)
 
 
@@ -254,8 +254,8 @@ class ControlSummary(ControlAnswer):
     denied: int = 0
     dropped_replies: int = 0
     refused_requests: int = 0
-    view: Facts = Field(default_factory=dict)
-    queue: Facts = Field(default_factory=dict)
+    view: JsonObject = Field(default_factory=dict)
+    queue: JsonObject = Field(default_factory=dict)
 
 
 class PeerSummary(ControlAnswer):
@@ -484,13 +484,13 @@ class StatusAnswer(ControlAnswer):
     now_ms: int = 0
     ready: bool = False
     not_ready: tuple[str, ...]
-    outages: tuple[Facts, ...] = ()
+    outages: tuple[JsonObject, ...] = ()
     states: dict[str, int] = Field(default_factory=dict)
-    worst_lag: Facts = Field(default_factory=dict)
+    worst_lag: JsonObject = Field(default_factory=dict)
     log_dirs: tuple[LogDirSummary, ...] = ()
     hold: HoldSummary = HoldSummary()
-    metadata: Facts = Field(default_factory=dict)
-    leadership: Facts = Field(default_factory=dict)
+    metadata: JsonObject = Field(default_factory=dict)
+    leadership: JsonObject = Field(default_factory=dict)
     pipeline: PipelineSummary | None = None
     own_logs: OwnLogsSummary = OwnLogsSummary()
     catalogue: CatalogueSummary = CatalogueSummary()

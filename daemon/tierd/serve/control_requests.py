@@ -147,7 +147,7 @@ class FileErasureRequest(ControlRequest):
 
 
 class CancelErasureRequest(ControlRequest):
-    """A request to give up an erasure that is not done."""
+    """A request to withdraw an erasure that is not done."""
 
     request_id: _Id
 

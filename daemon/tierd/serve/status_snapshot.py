@@ -10,7 +10,7 @@ from tierd.serve.control_answers import DrillsSummary, EndpointSummary, PushSumm
 from tierd.serve.outage import Outage
 from tierd.tiering import LogDirState, PartitionStatus
 
-Facts = Mapping[str, JsonValue]
+StatusFacts = Mapping[str, JsonValue]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,22 +42,22 @@ class StatusSnapshot:
     not_ready: tuple[str, ...]
     partitions: tuple[PartitionStatus, ...]
     log_dirs: tuple[LogDirState, ...]
-    hold: Facts
-    metadata: Facts
-    leadership: Facts = field(default_factory=dict)
-    pipeline: Facts = field(default_factory=dict)
-    own_logs: Facts = field(default_factory=dict)
-    catalogue: Facts = field(default_factory=dict)
-    drills: Facts = field(default_factory=dict)
-    endpoint: Facts = field(default_factory=dict)
-    descriptors: Facts = field(default_factory=dict)
-    control: Facts = field(default_factory=dict)
-    push: Facts = field(default_factory=dict)
-    unprotected: Facts = field(default_factory=dict)
-    tier: Facts = field(default_factory=dict)
+    hold: StatusFacts
+    metadata: StatusFacts
+    leadership: StatusFacts = field(default_factory=dict)
+    pipeline: StatusFacts = field(default_factory=dict)
+    own_logs: StatusFacts = field(default_factory=dict)
+    catalogue: StatusFacts = field(default_factory=dict)
+    drills: StatusFacts = field(default_factory=dict)
+    endpoint: StatusFacts = field(default_factory=dict)
+    descriptors: StatusFacts = field(default_factory=dict)
+    control: StatusFacts = field(default_factory=dict)
+    push: StatusFacts = field(default_factory=dict)
+    unprotected: StatusFacts = field(default_factory=dict)
+    tier: StatusFacts = field(default_factory=dict)
     outages: tuple[Outage, ...] = ()
     commit: str = ""
-    totals: Facts = field(default_factory=dict)
+    totals: StatusFacts = field(default_factory=dict)
 
     @property
     def is_ready(self) -> bool:

@@ -30,7 +30,7 @@ class StoreRestoreUse:
         records: that stores took.
         read_bytes: log bytes by source, ``remote`` and ``local``.
         wipes: by reason; every reason is a key.
-        failures: changelogs whose restore was given up.
+        failures: changelogs whose restore was abandoned.
         checkpoints: that were written, in ``checkpoint_s`` seconds together.
     """
 

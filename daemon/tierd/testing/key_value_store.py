@@ -102,7 +102,7 @@ class KeyValueStoreContract:
 
     @conformance.spec("remote-tiering 81")
     @conformance.spec("remote-tiering 83")
-    async def test_what_a_scan_found_can_be_deleted_and_the_rest_stays(self, store: KeyValueStore) -> None:
+    async def test_rows_that_a_scan_found_can_be_deleted_and_the_rest_stays(self, store: KeyValueStore) -> None:
         await store.apply(Batch([Put(f"t/{number}/x", b"1") for number in (1, 10, 11)]))
         found = await store.scan("t/1/")
         await store.apply(Batch([Delete(key) for key, _ in found]))
@@ -249,7 +249,9 @@ class KeyValueStoreContract:
         assert refused == [n for n in range(30) if n % 3 == 0]
         assert {key for key, _ in await store.scan("k")} == {f"k{n}" for n in range(30) if n % 3}
 
-    async def test_what_one_client_wrote_another_one_reads(self, store: KeyValueStore, other: KeyValueStore) -> None:
+    async def test_row_that_one_client_wrote_is_read_by_another(
+        self, store: KeyValueStore, other: KeyValueStore
+    ) -> None:
         await store.apply(Batch([Put("a", b"1")]))
         assert await other.get("a") == b"1"
         await other.apply(Batch([Put("a", b"2"), Put("b", b"3")]))

@@ -165,7 +165,7 @@ class ObjectStoreContract:
         with pytest.raises(RemoteObjectTooLargeError, match=f"a/note has {size} bytes, and no note has more than 100"):
             await read_whole(store, "a/note", kind)
 
-    async def test_what_is_not_there_is_not_replaced(self, store: ObjectStore) -> None:
+    async def test_replacement_of_an_absent_object_is_refused(self, store: ObjectStore) -> None:
         with pytest.raises(RemoteResourceNotFoundError):
             await store.replace("key", b"second", previous=b"first")
         assert await store.list_objects("") == []
@@ -217,7 +217,7 @@ class ObjectStoreContract:
         assert await store.get("empty") == b""
         assert await store.get("empty", ByteRange(0, 99)) == b""
 
-    async def test_what_is_not_there_is_not_found(self, store: ObjectStore) -> None:
+    async def test_read_of_an_absent_object_raises_not_found(self, store: ObjectStore) -> None:
         with pytest.raises(RemoteResourceNotFoundError):
             await store.get("nothing/here")
         with pytest.raises(RemoteResourceNotFoundError):
@@ -281,7 +281,7 @@ class ObjectStoreContract:
         await self._assert_nothing_is_left(store)
 
     @conformance.spec("remote-tiering 245")
-    async def test_what_is_deleted_is_gone_and_may_be_deleted_again(self, store: ObjectStore) -> None:
+    async def test_deleted_object_is_gone_and_may_be_deleted_again(self, store: ObjectStore) -> None:
         await store.put("a/key", b"content")
         await store.put("a/other", b"content")
         await store.delete("a/key")

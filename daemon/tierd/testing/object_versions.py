@@ -9,7 +9,7 @@ from tierd.remote import ObjectStore, ObjectVersion
 class ObjectVersionsContract:
     """Contract of a store that may keep versions. Every test gets an empty store."""
 
-    async def test_what_is_there_is_a_current_version(self, store: ObjectStore) -> None:
+    async def test_each_object_is_listed_as_a_current_version(self, store: ObjectStore) -> None:
         await store.put("a/1.log", b"first")
         await store.put("a/2.log", b"")
         await store.put("b/1.log", b"other")

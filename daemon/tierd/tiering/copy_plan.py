@@ -20,7 +20,7 @@ class OffsetSpan(Protocol):
         """Return the first offset of the successor, exclusive end; None for the active segment."""
 
 
-Span = TypeVar("Span", bound=OffsetSpan)
+SpanT = TypeVar("SpanT", bound=OffsetSpan)
 
 
 class CopiedThrough(NamedTuple):
@@ -34,10 +34,10 @@ NOTHING_COPIED = CopiedThrough(-1, -1)
 
 
 @dataclass(frozen=True, slots=True)
-class CopyCandidate(Generic[Span]):
+class CopyCandidate(Generic[SpanT]):
     """A rolled segment that is due for copy."""
 
-    segment: Span
+    segment: SpanT
     end_offset: int  # invariant: end_offset == segment.next_base_offset - 1
 
 
@@ -68,8 +68,8 @@ def first_offset_due(*, copied_through: int, log_start_offset: int) -> int:
 
 
 def rolled_after(
-    segments: Iterable[Span], *, copied_through: int, log_start_offset: int, holes: Sequence[OffsetRange] = ()
-) -> list[Span]:
+    segments: Iterable[SpanT], *, copied_through: int, log_start_offset: int, holes: Sequence[OffsetRange] = ()
+) -> list[SpanT]:
     """Return the rolled segments that hold an offset due for copy, stable or not; ``segments`` ascending.
 
     Args:
@@ -97,13 +97,13 @@ def overlaps(ranges: Iterable[OffsetRange], first: int, last: int) -> bool:
 
 
 def copy_candidates(
-    segments: Sequence[Span],
+    segments: Sequence[SpanT],
     *,
     copied_through: int,
     log_start_offset: int,
     last_stable_offset: int,
     holes: Sequence[OffsetRange] = (),
-) -> list[CopyCandidate[Span]]:
+) -> list[CopyCandidate[SpanT]]:
     """Choose the rolled segments due for copy, oldest first (remote-tiering 10.4).
 
     Args:

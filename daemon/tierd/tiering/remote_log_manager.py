@@ -134,7 +134,7 @@ class RemoteLogManager:
         self._intake.stop()
 
     def wake(self, partitions: Collection[TopicPartition] | None) -> None:
-        """Wake the tasks of these partitions, None for all: there is something new for them to do."""
+        """Wake the tasks of these partitions, None for all: they may have new work."""
         for replica in self._replicas.all():
             if replica.is_among(partitions):
                 replica.tasks.wake()

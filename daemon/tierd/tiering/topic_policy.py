@@ -62,5 +62,5 @@ class TopicPolicy:
         return self.retention_bytes if self.local_retention_bytes == AS_TOTAL else self.local_retention_bytes
 
 
-TopicPolicies = Callable[[str], TopicPolicy]
+FindTopicPolicy = Callable[[str], TopicPolicy]
 """Lookup of the policy of a topic as it is in force now, by name."""

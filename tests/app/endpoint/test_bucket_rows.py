@@ -90,7 +90,7 @@ async def test_tier_that_takes_long_to_read_is_read_seldom(clock: ManualClock) -
         assert bucket.readings == 3
 
 
-async def test_nothing_can_be_written(clock: ManualClock) -> None:
+async def test_rows_read_from_a_bucket_refuse_a_write(clock: ManualClock) -> None:
     rows = BucketRows(MemoryKeyValueStore(), Bucket(clock).fill, clock=clock)
     with pytest.raises(RefusedError):
         await rows.apply(Batch((Put("row", b"1"),)))

@@ -52,25 +52,25 @@ def asking(brokers: Brokers, clock: ManualClock, **names: UUID) -> ClusterLeader
 
 async def test_leaders_of_known_topics_are_told_and_a_partition_may_have_none(brokers: Brokers) -> None:
     leaders = asking(brokers, ManualClock(), orders=ORDERS, payments=PAYMENTS)
-    assert await leaders.look()
+    assert await leaders.refresh()
     told = {each.partition.partition: (each.broker_id, each.leader_epoch) for each in leaders.leaders.values()}
     assert told == {0: (1, 5), 1: (None, 6)}
     assert TopicIdPartition(ORDERS, "orders", 1) in leaders.leaders
-    assert not await leaders.look()
+    assert not await leaders.refresh()
 
 
 async def test_brokers_are_not_asked_while_nothing_is_served(brokers: Brokers) -> None:
-    assert not await asking(brokers, ManualClock()).look()
+    assert not await asking(brokers, ManualClock()).refresh()
     assert not brokers.asked
 
 
 async def test_last_leaders_count_while_no_broker_answers_and_the_log_says_it_once(brokers: Brokers) -> None:
     leaders = asking(brokers, ManualClock(), orders=ORDERS)
-    await leaders.look()
+    await leaders.refresh()
     brokers.answers = None
     with capture_logs() as logs:
-        assert not await leaders.look()
-        assert not await leaders.look()
+        assert not await leaders.refresh()
+        assert not await leaders.refresh()
     assert len(leaders.leaders) == 2
     assert [entry["event"] for entry in logs] == ["endpoint_leaders_unknown"]
 

@@ -1,4 +1,4 @@
-"""EndpointPeers: which peers are alive, and what a daemon that cannot look says of them."""
+"""EndpointPeers: which peers are alive, and what a daemon that cannot connect says of them."""
 
 import asyncio
 import socket
@@ -26,9 +26,9 @@ def peers_at(*addresses: str) -> EndpointPeers:
     return EndpointPeers(settings, listener=LISTENER, clock=ManualClock())
 
 
-async def looked(peers: EndpointPeers, times: int = 3) -> frozenset[int]:
+async def live_after(peers: EndpointPeers, times: int = 3) -> frozenset[int]:
     for _ in range(times):
-        await peers.look()
+        await peers.refresh()
     return peers.live_ids
 
 
@@ -36,17 +36,17 @@ async def test_peer_is_lost_after_two_failures_and_alive_again_after_one_connect
     with socket.create_server(("127.0.0.1", 0)) as listening:
         gone = listening.getsockname()[1]
     peers = peers_at(f"localhost:{port}", f"127.0.0.1:{gone}")
-    assert await looked(peers, 1) == {2, 3}
-    assert await looked(peers, 1) == {2}
+    assert await live_after(peers, 1) == {2, 3}
+    assert await live_after(peers, 1) == {2}
     with socket.create_server(("127.0.0.1", gone)):
-        assert await looked(peers, 1) == {2, 3}
+        assert await live_after(peers, 1) == {2, 3}
     assert peers.revision == 2
 
 
 async def test_daemon_without_descriptors_does_not_take_its_peers_for_lost(port: int) -> None:
     peers = peers_at(f"127.0.0.1:{port}")
     with no_descriptors_left():
-        assert await looked(peers) == {2}
+        assert await live_after(peers) == {2}
 
 
 @pytest.mark.parametrize(
@@ -60,7 +60,7 @@ async def test_name_that_cannot_be_looked_up_now_leaves_a_peer_as_it_is_and_one_
     monkeypatch: pytest.MonkeyPatch, failure: OSError, live: set[int]
 ) -> None:
     monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", _failing(failure))
-    assert await looked(peers_at("tierd-2.example.com:9192")) == live
+    assert await live_after(peers_at("tierd-2.example.com:9192")) == live
 
 
 def _failing(failure: OSError) -> Callable[..., object]:

@@ -90,8 +90,8 @@ class TestTopicThatWasMadeAnew:
         await setup.session.metadata.become_leader(former, 0)
         keys = MetadataKeyFactory(CLUSTER_ID)
         stored = StoredPartitions(setup.rows, keys, setup.host.views, wants=lambda _: True, clock=setup.host.clock)
-        assert await stored.look()
+        assert await stored.refresh()
         assert stored.newest == {"orders": setup.partition(0).topic_id}
         monkeypatch.setattr(setup.host.views, "current", away)
-        assert not await stored.look()
+        assert not await stored.refresh()
         assert stored.newest == {"orders": setup.partition(0).topic_id}

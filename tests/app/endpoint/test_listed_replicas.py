@@ -41,7 +41,7 @@ def listing(
 
 async def test_replicas_of_wanted_topics_are_known_with_epoch_and_leader(log_dir: LogDirWriter) -> None:
     replicas = listing(log_dir)
-    await replicas.look()
+    await replicas.refresh()
     (known,) = replicas.known()
     assert (known.partition, known.leader_epoch, known.broker_id) == (ORDERS, 3, 5)
     found = replicas.find(ORDERS)
@@ -52,7 +52,7 @@ async def test_replicas_of_wanted_topics_are_known_with_epoch_and_leader(log_dir
 
 async def test_leader_of_a_partition_that_the_configuration_does_not_lead_is_not_known(log_dir: LogDirWriter) -> None:
     replicas = listing(log_dir, is_led=lambda _: False)
-    await replicas.look()
+    await replicas.refresh()
     (known,) = replicas.known()
     assert known.broker_id is None
     found = replicas.find(ORDERS)
@@ -62,11 +62,11 @@ async def test_leader_of_a_partition_that_the_configuration_does_not_lead_is_not
 
 async def test_listing_that_finds_no_change_is_the_same_revision(log_dir: LogDirWriter) -> None:
     replicas = listing(log_dir)
-    await replicas.look()
+    await replicas.refresh()
     await asyncio.sleep(0.15)  # the stamp of a directory counts when it has settled
-    await replicas.look()
+    await replicas.refresh()
     before, scan = replicas.revision, replicas.find(ORDERS)
-    await replicas.look()
+    await replicas.refresh()
     assert replicas.revision == before
     found = replicas.find(ORDERS)
     assert found is not None
@@ -76,15 +76,15 @@ async def test_listing_that_finds_no_change_is_the_same_revision(log_dir: LogDir
 
 async def test_log_dir_that_is_not_there_leaves_the_others(log_dir: LogDirWriter, tmp_path: Path) -> None:
     replicas = listing(log_dir, missing=(tmp_path / "unmounted",))
-    await replicas.look()
+    await replicas.refresh()
     assert replicas.find(ORDERS) is not None
 
 
 async def test_replica_that_left_is_not_found_any_more(log_dir: LogDirWriter) -> None:
     replicas = listing(log_dir)
-    await replicas.look()
+    await replicas.refresh()
     shutil.rmtree(log_dir.path / "orders-0")
-    await replicas.look()
+    await replicas.refresh()
     assert replicas.find(ORDERS) is None
     assert not list(replicas.known())
 
@@ -92,7 +92,7 @@ async def test_replica_that_left_is_not_found_any_more(log_dir: LogDirWriter) ->
 async def test_watch_hears_of_segments_and_of_watermarks(log_dir: LogDirWriter) -> None:
     clock = ManualClock()
     replicas = ListedReplicas([log_dir.path], broker_id=5, is_led=lambda _: True, wants=lambda _: True, clock=clock)
-    await replicas.look()
+    await replicas.refresh()
     written = list[Path]()
     watch = asyncio.create_task(replicas.watch(written.append))
     try:

@@ -10,7 +10,7 @@ from tierd.app.engine.compose import compose
 from tierd.app.engine.deployment import Deployment
 from tierd.app.engine.local_logs import log_config, service_settings
 from tierd.config import LogCleanerSettings, TierdConfig, TopicDefaults
-from tierd.config.own_log_settings import OwnLogSettings
+from tierd.config.sections.own_log_settings import OwnLogSettings
 from tierd.errors import CorruptRecordError
 from tierd.log import LogConfig, NewRecord, ServiceSettings, TimestampType, encode_batch
 from tierd.model import TopicPartition

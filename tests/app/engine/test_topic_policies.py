@@ -6,7 +6,7 @@ import pytest
 
 from tierd.app.engine.topic_policies import TopicPolicies, needs_broker, resolve_cleaning, resolve_policy
 from tierd.config import PipelineSettings, TopicDefaults, TopicsSettings
-from tierd.config.topic_settings import TopicOverride
+from tierd.config.sections.topic_settings import TopicOverride
 
 FROM_BROKER = TopicDefaults(
     retention_ms="from-broker",

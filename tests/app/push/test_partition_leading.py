@@ -10,7 +10,7 @@ from tests.fakes.eventually import eventually
 from tests.replication.leader.led import NODE, LedSetup
 from tests.replication.leader.memory_leader_log import MemoryLeaderLog
 from tierd.app.push.leader_logs import LeaderLogs, OpenedLog
-from tierd.app.push.partition_leading import PartitionLeading, SentTopics, TopicConfig
+from tierd.app.push.partition_leading import PartitionLeading, SentTopicConfig, SentTopics
 from tierd.app.push.pushed_partitions import PartitionsFound, PushedPartition
 from tierd.control import Leadership, Role
 from tierd.errors import LogDirOfflineError
@@ -73,7 +73,7 @@ class LeadingStory:
     def __init__(self, *, is_deletion_seen: bool = True) -> None:
         self.setup = LedSetup()
         self.source, self.logs = QueuedSource(), MemoryLogs()
-        self.config: TopicConfig = (("cleanup.policy", "delete"),)
+        self.config: SentTopicConfig = (("cleanup.policy", "delete"),)
         self.leading = PartitionLeading(
             self.setup.led,
             self.setup.assignments,

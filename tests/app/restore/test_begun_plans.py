@@ -45,7 +45,7 @@ async def test_partitions_are_looked_up_beside_each_other() -> None:
         return 10 + partition.partition
 
     async with asyncio.timeout(30):
-        begun = await begun_plans([plan_of(number) for number in range(COUNT)], first_offset, tell=told.append)
+        begun = await begun_plans([plan_of(number) for number in range(COUNT)], first_offset, on_progress=told.append)
 
     assert [(plan.partition.partition, plan.log_start_offset) for plan in begun] == [(0, 10), (1, 11), (2, 12), (3, 13)]
     assert told[-1] == "looking for the first records: 4 of 4 partitions"
@@ -57,7 +57,7 @@ async def test_plan_without_later_records_is_empty_and_a_refused_one_stays_as_it
     async def first_offset(partition: TopicIdPartition) -> None:
         assert partition.partition == 0
 
-    empty, kept = await begun_plans([plan_of(0), refused], first_offset, tell=lambda _: None)
+    empty, kept = await begun_plans([plan_of(0), refused], first_offset, on_progress=lambda _: None)
 
     assert (empty.log_start_offset, empty.end_offset) == (40, 40)
     assert kept is refused
@@ -68,4 +68,4 @@ async def test_first_failure_of_the_store_ends_the_search() -> None:
         raise RetriableRemoteStorageError("the store is away", remedy="wait")
 
     with pytest.raises(RetriableRemoteStorageError, match="the store is away"):
-        await begun_plans([plan_of(0), plan_of(1)], first_offset, tell=lambda _: None)
+        await begun_plans([plan_of(0), plan_of(1)], first_offset, on_progress=lambda _: None)

@@ -66,7 +66,7 @@ async def copied(folder: Path, partitions: int) -> Deployment:
 
 @asynccontextmanager
 async def counted(deployment: Deployment, *, is_later: bool = False) -> AsyncIterator[CountedSource]:
-    async with restore_source(deployment, SourceRequest(), clock=CLOCK, tell=lambda _: None) as source:
+    async with restore_source(deployment, SourceRequest(), clock=CLOCK, on_progress=lambda _: None) as source:
         facts = {each.name: getattr(source, each.name) for each in fields(source)}
         yield CountedSource(**facts, reads=Counter(), is_later=is_later)
 

@@ -11,7 +11,7 @@ from tierd.app.services.broker_cost import broker_cost
 from tierd.app.services.usage_keeper import UsageKeeper
 from tierd.clock import SystemClock
 from tierd.config import LogDirSettings, RemoteSettings, TierdConfig
-from tierd.config.remote_settings import FilesystemSettings
+from tierd.config.sections.remote_settings import FilesystemSettings
 from tierd.cost import HOUR_MS, UsageLedger
 from tierd.cost.usage_ledger import UsageLine
 from tierd.errors import StateDirError

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from tierd.model import Lineage, TopicIdPartition
-from tierd.replication.leader.leader_log import FileRecords, LeaderLogListener
+from tierd.replication.leader.logs.leader_log import FileRecords, LeaderLogListener
 
 
 class HandedLog:

@@ -15,11 +15,11 @@ from tierd.log import LogConfig
 from tierd.replication.leader.assignments import LeaderAssignments
 from tierd.replication.leader.leader_server import PushLeaderServer
 from tierd.replication.leader.led_replicators import LedReplicators
-from tierd.replication.leader.open_segments import OpenSegments
-from tierd.replication.leader.push_actions import PushLeader
-from tierd.replication.leader.push_manager import PushManager
-from tierd.replication.leader.push_settings import PushSettings
-from tierd.replication.leader.replicator_settings import ReplicatorSettings
+from tierd.replication.leader.logs.open_segments import OpenSegments
+from tierd.replication.leader.pushing.push_actions import PushLeader
+from tierd.replication.leader.pushing.push_manager import PushManager
+from tierd.replication.leader.pushing.push_settings import PushSettings
+from tierd.replication.leader.replicas.replicator_settings import ReplicatorSettings
 from tierd.replication.model.push_session import PeerNode
 from tierd.tasks import end_tasks
 

@@ -18,9 +18,9 @@ from tierd.log import LogService
 from tierd.log.partition.append_info import AppendInfo
 from tierd.model import TopicIdPartition
 from tierd.replication.leader.led_replicators import LedReplicators
-from tierd.replication.leader.open_segments import OpenSegments
-from tierd.replication.leader.owned_leader_log import OwnedLeaderLog
-from tierd.replication.leader.record_memory import batch_bounds
+from tierd.replication.leader.logs.open_segments import OpenSegments
+from tierd.replication.leader.logs.owned_leader_log import OwnedLeaderLog
+from tierd.replication.leader.logs.record_memory import batch_bounds
 from tierd.replication.model.push_session import PeerNode
 
 _WINDOW_BYTES: Final = 16 << 20  # records without an acknowledgement: half of what a session may have

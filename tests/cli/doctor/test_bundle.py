@@ -80,7 +80,7 @@ class TestWriting:
         assert unpacked(tmp_path / "b.tar.gz") == {"a.txt": "text"}
 
     @pytest.mark.parametrize("kind", ["file", "link", "dangling link"])
-    def test_bundle_replaces_nothing(self, kind: str, tmp_path: Path) -> None:
+    def test_bundle_does_not_replace_an_existing_file_or_link(self, kind: str, tmp_path: Path) -> None:
         bundle, other = tmp_path / "b.tar.gz", tmp_path / "other"
         if kind != "dangling link":
             other.write_text("mine")

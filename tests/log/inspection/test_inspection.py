@@ -17,7 +17,7 @@ from tierd.log import (
     Damage,
     Decoded,
     FileFound,
-    Finding,
+    InspectionFinding,
     Note,
     OsDisk,
     UnifiedLog,
@@ -36,7 +36,7 @@ def damage(path: Path) -> list[Damage]:
     return [finding for finding in inspect_path(path) if isinstance(finding, Damage)]
 
 
-def decoded(findings: list[Finding], kind: str) -> list[Decoded]:
+def decoded(findings: list[InspectionFinding], kind: str) -> list[Decoded]:
     return [finding for finding in findings if isinstance(finding, Decoded) and finding.kind == kind]
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from tierd.log.files.partition_scan import file_name
 from tierd.log.repair.facts import Artefact, Disorder, Fault, FaultKind, PartitionFacts, SegmentFacts
-from tierd.log.repair.log_repair_plan import CutTail, LowerCheckpoint, MoveAside, Step, WriteAnew, plan_repair
+from tierd.log.repair.log_repair_plan import CutTail, LogRepairStep, LowerCheckpoint, MoveAside, WriteAnew, plan_repair
 from tierd.model import Lineage, TopicPartition
 
 TORN = Fault(100, "torn")
@@ -41,7 +41,7 @@ def partition(*segments: SegmentFacts, extra: tuple[str, ...] = ()) -> Partition
     )
 
 
-def steps_of(facts: PartitionFacts, *, cut_damaged: bool = False) -> list[tuple[type[Step], str]]:
+def steps_of(facts: PartitionFacts, *, cut_damaged: bool = False) -> list[tuple[type[LogRepairStep], str]]:
     return [(type(step), step.name) for step in plan_repair(facts, cut_damaged=cut_damaged).steps]
 
 

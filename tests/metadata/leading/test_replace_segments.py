@@ -212,7 +212,7 @@ async def test_export_contains_replacements_and_the_compacted_to_offset(store: F
     await replaced(await leading(store))
     lines = [line async for line in export_lines(store, KEYS, exported_ms=1)]
     target = MemoryKeyValueStore()
-    await import_lines(target, KEYS, lambda: iter(lines), report=lambda _: None)
+    await import_lines(target, KEYS, lambda: iter(lines), on_progress=lambda _: None)
     assert await read_partition(target, KEYS, PARTITION) == await read_partition(store, KEYS, PARTITION)
     assert (await read_partition(target, KEYS, PARTITION)).compacted_to == 20
 

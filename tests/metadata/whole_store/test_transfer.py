@@ -50,7 +50,7 @@ async def exported(store: KeyValueStore, keys: MetadataKeyFactory = KEYS) -> lis
 
 
 async def imported(store: KeyValueStore, lines: list[str], keys: MetadataKeyFactory = KEYS) -> TransferCounts:
-    return await import_lines(store, keys, lambda: iter(lines), report=lambda _: None)
+    return await import_lines(store, keys, lambda: iter(lines), on_progress=lambda _: None)
 
 
 async def everything(store: KeyValueStore) -> list[tuple[str, bytes]]:
@@ -327,4 +327,4 @@ def lines_that_fail() -> Iterator[str]:
 
 async def test_error_of_the_export_file_is_raised_by_the_import(target: FaultyKeyValueStore) -> None:
     with pytest.raises(TierError, match="disk"):
-        await import_lines(target, KEYS, lines_that_fail, report=lambda _: None)
+        await import_lines(target, KEYS, lines_that_fail, on_progress=lambda _: None)

@@ -20,10 +20,10 @@ from tierd.pipeline.committing.messages import (
     Done,
     Failed,
     Hello,
+    JobRequest,
     OrderHeader,
     Progress,
     RefusedGroup,
-    Request,
     RequestLine,
     Unchanged,
     Work,
@@ -108,7 +108,7 @@ class TestRoundTrip:
             Done(counts={"inputs": 3}),
         ],
     )
-    def test_request_is_decoded_to_itself(self, body: Request) -> None:
+    def test_request_is_decoded_to_itself(self, body: JobRequest) -> None:
         assert decode_request(encode_request(7, body)) == RequestLine(id=7, body=body)
 
     def test_a_request_is_a_line_of_json(self) -> None:

@@ -9,7 +9,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 from tests.pipeline.source.queries import Queries, read_all
 from tests.pipeline.source.small_tier import SmallTier
 from tierd.pipeline.pipeline_errors import DataLossError
-from tierd.pipeline.source.positions import TOPIC_ID, Progress
+from tierd.pipeline.source.positions import TOPIC_ID, StreamProgress
 from tierd.pipeline.source.stream_reader import TierStreamReader
 
 EVERYTHING = {"startingOffsets": "earliest"}
@@ -20,13 +20,13 @@ def tier(tmp_path: Path) -> SmallTier:
     return SmallTier(tmp_path)
 
 
-def values(reader: TierStreamReader, start: Progress, end: Progress) -> list[str]:
+def values(reader: TierStreamReader, start: StreamProgress, end: StreamProgress) -> list[str]:
     """Return the records of a micro-batch, as topic-partition@offset."""
     rows = [row for batch in read_all(reader, reader.partitions(start, end)) for row in batch.to_pylist()]
     return [f"{row['topic']}-{row['partition']}@{row['offset']}" for row in rows]
 
 
-def offsets(progress: Progress) -> Progress:
+def offsets(progress: StreamProgress) -> StreamProgress:
     """Return the offsets of a position, without the topic ids."""
     return {topic: {n: each for n, each in found.items() if n != TOPIC_ID} for topic, found in progress.items()}
 
@@ -37,7 +37,7 @@ class Query:
     def __init__(self, queries: Queries, limit: ReadLimit | None = None) -> None:
         self._queries = queries
         self._limit = limit
-        self.progress: Progress | None = None
+        self.progress: StreamProgress | None = None
         self.delivered: list[str] = []
 
     def run(self, *, at_most: int = 100, available_now: bool = False) -> int:
@@ -170,7 +170,7 @@ def test_offsets_that_retention_deleted_fail_the_query_or_are_skipped(
     tier.add_segment()
     reader = tier.queries(**EVERYTHING, failOnDataLoss=fails).stream()
     end = reader.latestOffset(reader.initialOffset(), ReadAllAvailable())
-    lost: Progress = {"orders": {"0": -20}}  # as if the log had begun at that offset
+    lost: StreamProgress = {"orders": {"0": -20}}  # as if the log had begun at that offset
     if expected is None:
         with pytest.raises(DataLossError, match=r"orders-0: \[-20, 0\) was removed by retention"):
             reader.partitions(lost, end)

@@ -14,7 +14,7 @@ from tierd.pipeline.source import reader_probe
 from tierd.pipeline.source.reader_probe import (
     FILTER_PUSHDOWN,
     FilteredNumbers,
-    Numbers,
+    NumbersSource,
     answers_right,
     makes_a_reader_for_each_scan,
 )
@@ -73,7 +73,7 @@ def test_registration_does_not_change_the_setting_if_spark_makes_a_reader_for_ea
 
 def test_probe_detects_shared_readers_and_restores_the_setting(spark: SparkSession) -> None:
     assert answers_right(spark, FilteredNumbers) == makes_a_reader_for_each_scan(spark)
-    assert answers_right(spark, Numbers), "a source that takes no filters is never wrong"
+    assert answers_right(spark, NumbersSource), "a source that takes no filters is never wrong"
     assert spark.conf.get(FILTER_PUSHDOWN, None) is None
 
 

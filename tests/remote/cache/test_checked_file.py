@@ -201,7 +201,7 @@ class TestOpenChecked:
         assert kept.tb is not None
         assert open_files(tmp_path) == []
 
-    def test_link_is_damage(self, tmp_path: Path) -> None:
+    def test_link_in_the_place_of_a_checked_file_is_damage(self, tmp_path: Path) -> None:
         write_checked(tmp_path / "file", b"chunk", identity="mine")
         (tmp_path / "link").symlink_to(tmp_path / "file")
         with pytest.raises(DamagedFileError, match="is a link"):

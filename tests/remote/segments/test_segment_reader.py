@@ -96,7 +96,7 @@ def one(tmp_path: Path) -> Rolled:
 
 
 async def copied(store: WatchedStore, one: Rolled, name: str) -> SegmentStorage:
-    """A storage of another process than the one that copied."""
+    """Return a storage of another process than the one that copied."""
     await storage_over(store, transform_named(name)).copy_log_segment_data(one.metadata, one.data)
     return storage_over(store, transform_named("plain"))
 

@@ -36,7 +36,7 @@ def storage_over(store: MemoryObjectStore, transform: Transform) -> SegmentStora
 
 
 def recorded(one: Rolled, transform: Transform) -> RemoteLogSegmentMetadata:
-    """The row that the leader began, as it will be when it is finished."""
+    """Return the row that the leader began, as it will be when it is finished."""
     custom = storage_over(MemoryObjectStore(), transform).custom_metadata(one.metadata)
     return replace(one.metadata, custom_metadata=custom, max_timestamp_ms=77)
 

@@ -14,7 +14,7 @@ RECORDS = [NewRecord(key=None, value=b"a value that repeats itself, " * 20, time
 
 
 def segment_of(folder: Path, codecs: list[Compression]) -> LogSegmentData:
-    """A log of a batch for each codec, and an index of all of them."""
+    """Return a log of a batch for each codec, and an index of all of them."""
     content, index = b"", b""
     for number, codec in enumerate(codecs):
         if number:

@@ -6,8 +6,13 @@ from tests.fakes.memory_follower_log import MemoryFollowerLog
 from tierd.errors import CorruptRecordError
 from tierd.log import NewRecord, encode_batch
 from tierd.model import TopicIdPartition
-from tierd.replication.follower.followed_partition import FetchStage, FollowedPartition, FollowerTimes, LeaderClaim
-from tierd.replication.follower.push_entries import judge_entry, take_append_failure
+from tierd.replication.follower.rules.followed_partition import (
+    FetchStage,
+    FollowedPartition,
+    FollowerTimes,
+    LeaderClaim,
+)
+from tierd.replication.follower.rules.push_entries import judge_entry, take_append_failure
 from tierd.replication.model.messages import DivergingEpoch, PartitionAppend, PartitionAppendResult
 from tierd.replication.model.push_error_code import PushErrorCode
 from tierd.replication.model.replication_state import ReplicationMode, ReplicationState

@@ -7,18 +7,18 @@ from uuid import UUID
 from tests.fakes.memory_follower_log import MemoryFollowerLog
 from tests.replication.follower.following import TOPIC_ID, batch
 from tierd.model import EpochEndOffset
-from tierd.replication.follower.followed_partition import FollowedPartition, LeaderQuestion, QuestionKind
-from tierd.replication.follower.log_comparison import LogComparison
-from tierd.replication.follower.log_facts import FollowerLog, FollowerLogFacts, LogChange, LogMatch
-from tierd.replication.follower.pull_answers import (
+from tierd.replication.follower.rules.followed_partition import FollowedPartition, LeaderQuestion, QuestionKind
+from tierd.replication.follower.rules.log_comparison import LogComparison
+from tierd.replication.follower.rules.log_facts import FollowerLog, FollowerLogFacts, LogChange, LogMatch
+from tierd.replication.follower.rules.pull_answers import (
     take_bounds,
     take_compared,
     take_epoch_end,
     take_failure,
     take_fetched,
 )
-from tierd.replication.follower.record_runs import LeaderBatches, read_batches
-from tierd.replication.follower.truncation_rules import LeaderBounds
+from tierd.replication.follower.rules.record_runs import LeaderBatches, read_batches
+from tierd.replication.follower.rules.truncation_rules import LeaderBounds
 from tierd.replication.model.messages import DivergingEpoch, PartitionFetchResult, RecordBytes
 from tierd.replication.model.push_error_code import PushErrorCode
 

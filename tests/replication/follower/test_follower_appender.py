@@ -16,8 +16,8 @@ from tests.replication.follower.standby_setup import LOG_DIRS, StandbyDisk, Stan
 from tierd.errors import LogDirOfflineError
 from tierd.model import TopicPartition
 from tierd.replication.follower.follower_appender import FollowerAppender
-from tierd.replication.follower.log_facts import LogChange, LogChangedError
 from tierd.replication.follower.record_intake import RecordIntake
+from tierd.replication.follower.rules.log_facts import LogChange, LogChangedError
 from tierd.replication.follower.service_log import ServiceFollowerLog
 from tierd.replication.follower.standby_identity import StandbyIdentity
 from tierd.replication.follower.standby_replicas import StandbyReplicas
@@ -34,7 +34,7 @@ def records_for(partition: int, *, end: int = 0) -> PartitionAppend:
 
 @pytest.fixture
 async def run(tmp_path: Path) -> AsyncIterator[StandbyRun]:
-    """A standby with partitions 0 and 1 of a topic, in two log dirs."""
+    """Yield a standby with partitions 0 and 1 of a topic, in two log dirs."""
     leaders = FakeLeaders(1)
     for partition in (0, 1):
         leaders.nodes[1].announce("orders", TOPIC_ID, epoch=7, partition=partition)
@@ -123,12 +123,12 @@ async def test_memory_is_counted_while_records_wait_for_the_disk() -> None:
 async def test_nearly_full_disk_takes_no_records_until_it_has_room_again() -> None:
     free = [10]
     intake = RecordIntake(max_bytes=1000, reserve_bytes=100, free_bytes=lambda: free[0])
-    await intake.look_at_disk()
+    await intake.check_disk()
     assert intake.is_disk_full
     assert not intake.admits(1)
     assert not intake.may_fetch
     free[0] = 200
-    await intake.look_at_disk()
+    await intake.check_disk()
     assert intake.admits(1)
 
 

@@ -12,7 +12,7 @@ from tests.fakes.memory_follower_log import MemoryFollowerLog
 from tests.replication.follower.following import PARTITION, batch
 from tests.replication.follower.model_leader import ModelLeader, answer_compared, catch_up, compare_once
 from tests.replication.follower.standby_setup import StandbyDisk, read_content
-from tierd.replication.follower.followed_partition import FollowedPartition, LeaderClaim
+from tierd.replication.follower.rules.followed_partition import FollowedPartition, LeaderClaim
 from tierd.replication.follower.service_log import ServiceFollowerLog
 
 REPLICAS = 3

@@ -13,17 +13,17 @@ from tests.replication.follower.following import batch
 from tests.replication.follower.leaders import FakeLeaders
 from tests.replication.follower.standby_setup import StandbyDisk, StandbyRun, read_content
 from tierd.model import TopicIdPartition, TopicPartition
-from tierd.replication.follower.followed_partition import FetchStage, FollowedPartition, LeaderClaim
 from tierd.replication.follower.leader_connection import (
     FollowerRequest,
     LeaderAnswerError,
     LeaderChannel,
     LeaderConnection,
 )
-from tierd.replication.follower.log_comparison import COMPARED_BYTES
 from tierd.replication.follower.pull_changes import PullChanges
 from tierd.replication.follower.pull_fetcher import PullFetcher, PullSettings
 from tierd.replication.follower.record_intake import RecordIntake
+from tierd.replication.follower.rules.followed_partition import FetchStage, FollowedPartition, LeaderClaim
+from tierd.replication.follower.rules.log_comparison import COMPARED_BYTES
 from tierd.replication.follower.service_log import ServiceFollowerLog
 from tierd.replication.follower.standby_identity import StandbyIdentity
 from tierd.replication.follower.standby_replicas import StandbyReplica, StandbyReplicas

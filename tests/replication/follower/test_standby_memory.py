@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from tierd.errors import StateDirError
 from tierd.model import TopicIdPartition, TopicPartition
-from tierd.replication.follower.assignment_book import KeptReplica
-from tierd.replication.follower.followed_partition import LeaderClaim
+from tierd.replication.follower.rules.assignment_book import KeptReplica
+from tierd.replication.follower.rules.followed_partition import LeaderClaim
 from tierd.replication.follower.standby_memory import FILE_NAME, StandbyMemory
 from tierd.replication.follower.standby_topics import StandbyTopics
 

@@ -6,14 +6,14 @@ from uuid import UUID
 from tests.fakes.eventually import eventually
 from tests.fakes.manual_clock import ManualClock
 from tests.replication.leader.memory_leader_log import MemoryLeaderLog
-from tests.replication.leader.pushing import PushStory
+from tests.replication.leader.push_story import PushStory
 from tests.replication.leader.replicating import RoutedPushes
 from tierd.model import TopicIdPartition
 from tierd.replication.leader.assignments import LeaderAssignments
 from tierd.replication.leader.fetch_polls import StandbyFetchLimits
 from tierd.replication.leader.leader_server import PushLeaderServer
 from tierd.replication.leader.led_replicators import LedReplicators
-from tierd.replication.leader.replicator_settings import ReplicatorSettings
+from tierd.replication.leader.replicas.replicator_settings import ReplicatorSettings
 from tierd.replication.model.messages import FetchRecordsRequest, FetchRecordsResponse, ReplicaFetch
 from tierd.replication.model.push_session import PeerIdentity, PeerNode
 from tierd.replication.model.replication_state import FINAL_SESSION_ID

@@ -1,10 +1,10 @@
 """MemoryLeaderLog: a led log in memory, whose changes reach its listener at once."""
 
-from tests.replication.leader.pushing import HeldRange, batch, topic_partition
+from tests.replication.leader.push_story import HeldRange, batch, topic_partition
 from tierd.errors import OffsetOutOfRangeError
 from tierd.model import Lineage, TopicIdPartition
-from tierd.replication.leader.leader_log import LeaderLogListener
-from tierd.replication.leader.record_memory import batch_bounds
+from tierd.replication.leader.logs.leader_log import LeaderLogListener
+from tierd.replication.leader.logs.record_memory import batch_bounds
 
 
 class MemoryLeaderLog:

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from tests.replication.leader.pushing import REPLICA_EPOCH, end_of
+from tests.replication.leader.push_story import REPLICA_EPOCH, end_of
 from tierd.errors import TierError
 from tierd.replication.model.messages import (
     AppendRecordsRequest,

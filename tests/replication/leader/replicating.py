@@ -3,12 +3,12 @@
 from collections.abc import Iterable
 
 from tests.replication.leader.memory_leader_log import MemoryLeaderLog
-from tests.replication.leader.pushing import PushStory
+from tests.replication.leader.push_story import PushStory
 from tierd.model import TopicIdPartition
-from tierd.replication.leader.leader_log import FileRecords
-from tierd.replication.leader.partition_replicator import PartitionReplicator
-from tierd.replication.leader.record_memory import MemoryRecords
-from tierd.replication.leader.replicator_settings import ReplicatorHooks, ReplicatorSettings
+from tierd.replication.leader.logs.leader_log import FileRecords
+from tierd.replication.leader.logs.record_memory import MemoryRecords
+from tierd.replication.leader.replicas.partition_replicator import PartitionReplicator
+from tierd.replication.leader.replicas.replicator_settings import ReplicatorHooks, ReplicatorSettings
 from tierd.replication.model.messages import PartitionFetchResult, ReplicaFetch
 from tierd.replication.model.push_session import PeerIdentity, PeerNode, PushSession, PushSessionEndReason
 

@@ -10,7 +10,7 @@ from tests.fakes.eventually import eventually
 from tests.replication.leader.led import NODE, PEER, LedSetup, fetch_of
 from tierd.errors import LogError, SegmentChangedError
 from tierd.replication.leader.fetch_polls import StandbyFetchLimits
-from tierd.replication.leader.record_memory import batch_bounds
+from tierd.replication.leader.logs.record_memory import batch_bounds
 from tierd.replication.model.messages import FetchRecordsResponse, PartitionFetchResult
 from tierd.replication.model.push_error_code import PushErrorCode
 from tierd.replication.model.push_session import PeerIdentity, PeerNode, PushSessionEndReason

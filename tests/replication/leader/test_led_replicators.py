@@ -9,7 +9,7 @@ import pytest
 from tests.fakes.eventually import eventually
 from tests.replication.leader.led import NODE, TOPIC_ID, LedSetup, fetch_of
 from tests.replication.leader.memory_leader_log import MemoryLeaderLog
-from tierd.replication.leader.replicator_status import UnprotectedRecords, unprotected
+from tierd.replication.leader.replicas.replicator_status import UnprotectedRecords, unprotected
 from tierd.replication.model.messages import AssignmentsResponse, DeletedReplica
 from tierd.replication.model.push_error_code import PushErrorCode
 from tierd.replication.model.push_session import PeerNode, PushSessionEndReason

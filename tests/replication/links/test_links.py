@@ -20,7 +20,7 @@ from tests.replication.links.linked import (
     running_listener,
     scripted_listener,
 )
-from tierd.replication.leader.pusher import AppendChannel
+from tierd.replication.leader.pushing.pusher import AppendChannel
 from tierd.replication.links.frame_connection import FrameConnection
 from tierd.replication.links.link_errors import PushLinkError, PushLinkLostError, PushLinkTimeoutError
 from tierd.replication.links.link_limits import LinkLimits, require_loopback

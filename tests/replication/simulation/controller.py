@@ -24,8 +24,8 @@ from tests.replication.simulation.node import SimulatedNode
 from tests.replication.simulation.simulated_log import SimulatedLog
 from tests.replication.simulation.world import SimulatedWorld
 from tierd.model import TopicIdPartition
-from tierd.replication.follower.followed_partition import LeaderClaim
-from tierd.replication.leader.partition_replicator import PartitionReplicator
+from tierd.replication.follower.rules.followed_partition import LeaderClaim
+from tierd.replication.leader.replicas.partition_replicator import PartitionReplicator
 from tierd.replication.model.push_session import PeerNode
 
 

@@ -31,7 +31,7 @@ class NetworkNode(Turned, Protocol):
 
     @property
     def identity(self) -> PeerIdentity:
-        """Node id and process epoch."""
+        """Return the node id and process epoch."""
 
     async def handle(self, request: Any, peer: PeerIdentity) -> Any:  # noqa: ANN401 - any request, and its answer
         """Answer a request of a peer."""

@@ -15,25 +15,25 @@ from tests.replication.simulation.observed_pushes import ObservedPushes
 from tests.replication.simulation.simulated_log import SimulatedLeaderLog, SimulatedLog
 from tests.replication.simulation.world import NodeClock, NodeLoop, SimulatedWorld
 from tierd.model import TopicIdPartition
-from tierd.replication.follower.assignment_book import AssignmentBook, AssignmentStep, KeepReplica, KeptReplica
 from tierd.replication.follower.assignment_watch import AssignmentWatch
-from tierd.replication.follower.followed_partition import FollowedPartition, LeaderClaim
 from tierd.replication.follower.follower_appender import FollowerAppender
 from tierd.replication.follower.leader_connection import LeaderConnection
 from tierd.replication.follower.pull_changes import PullChanges
 from tierd.replication.follower.pull_fetcher import PullFetcher
 from tierd.replication.follower.record_intake import RecordIntake
 from tierd.replication.follower.replica_keeper import ReplicaKeeper
+from tierd.replication.follower.rules.assignment_book import AssignmentBook, AssignmentStep, KeepReplica, KeptReplica
+from tierd.replication.follower.rules.followed_partition import FollowedPartition, LeaderClaim
 from tierd.replication.follower.standby_identity import StandbyIdentity
 from tierd.replication.follower.standby_replicas import StandbyReplica, StandbyReplicas
 from tierd.replication.follower.standby_settings import StandbySettings
 from tierd.replication.leader.assignments import LeaderAssignments
 from tierd.replication.leader.leader_server import PushLeaderServer
 from tierd.replication.leader.led_replicators import LedReplicators
-from tierd.replication.leader.push_actions import PushLeader
-from tierd.replication.leader.push_manager import PushManager
-from tierd.replication.leader.push_settings import PushSettings
-from tierd.replication.leader.replicator_settings import ReplicatorSettings
+from tierd.replication.leader.pushing.push_actions import PushLeader
+from tierd.replication.leader.pushing.push_manager import PushManager
+from tierd.replication.leader.pushing.push_settings import PushSettings
+from tierd.replication.leader.replicas.replicator_settings import ReplicatorSettings
 from tierd.replication.model.messages import AppendRecordsRequest
 from tierd.replication.model.push_session import PeerIdentity, PeerNode
 

@@ -3,11 +3,11 @@
 from collections.abc import Callable, Iterable, Iterator
 
 from tierd.model import TopicIdPartition
-from tierd.replication.leader.leader_log import FileRecords
-from tierd.replication.leader.push_manager import PushManager
-from tierd.replication.leader.pusher_core import PusherCore
-from tierd.replication.leader.record_memory import MemoryRecords, RecordsRef
-from tierd.replication.leader.replica_session import PushSessionOwner, ReplicaSession
+from tierd.replication.leader.logs.leader_log import FileRecords
+from tierd.replication.leader.logs.record_memory import MemoryRecords, RecordsRef
+from tierd.replication.leader.pushing.push_manager import PushManager
+from tierd.replication.leader.pushing.pusher_core import PusherCore
+from tierd.replication.leader.replicas.replica_session import PushSessionOwner, ReplicaSession
 from tierd.replication.model.push_session import PushSession, PushSessionEndReason
 
 _RESET_AFTER_S = 600.0

@@ -6,12 +6,12 @@ The log outlives the processes of its node. Every append is compared with the hi
 from collections.abc import Callable
 
 from tests.fakes.memory_follower_log import MemoryFollowerLog
-from tests.replication.leader.pushing import HeldRange
+from tests.replication.leader.push_story import HeldRange
 from tests.replication.simulation.history import NO_BATCH, History, KnownBatch
 from tierd.errors import OffsetOutOfRangeError
 from tierd.model import Lineage, TopicIdPartition
-from tierd.replication.follower.log_facts import LogChange
-from tierd.replication.leader.leader_log import LeaderLogListener
+from tierd.replication.follower.rules.log_facts import LogChange
+from tierd.replication.leader.logs.leader_log import LeaderLogListener
 
 
 class SimulatedLog(MemoryFollowerLog):

@@ -26,11 +26,11 @@ from tests.replication.simulation.observed_pushes import ObservedPushes
 from tests.replication.simulation.simulated_log import SimulatedLog
 from tests.replication.simulation.world import SimulatedWorld, Turned
 from tierd.model import TopicIdPartition
-from tierd.replication.follower.followed_partition import FollowerTimes
 from tierd.replication.follower.pull_fetcher import PullSettings
+from tierd.replication.follower.rules.followed_partition import FollowerTimes
 from tierd.replication.follower.standby_settings import StandbySettings
-from tierd.replication.leader.push_settings import PushSettings
-from tierd.replication.leader.replicator_settings import ReplicatorSettings
+from tierd.replication.leader.pushing.push_settings import PushSettings
+from tierd.replication.leader.replicas.replicator_settings import ReplicatorSettings
 
 _REST_S = 1.0
 _MOST_RESTS = 120

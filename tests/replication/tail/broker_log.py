@@ -1,4 +1,4 @@
-"""BrokerLog: a partition directory, written as a broker writes it. TailFollowing: a log that looks follow by hand."""
+"""BrokerLog: a partition directory, written as a broker writes it. TailFollowing: a log that a test polls by hand."""
 
 import os
 import shutil

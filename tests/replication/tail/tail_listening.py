@@ -1,4 +1,4 @@
-"""RecordingListener: what a listener was told of a log. TailFollowing: a log that a test follows look by look."""
+"""RecordingListener: what a listener was told of a log. TailFollowing: a log that a test follows poll by poll."""
 
 import asyncio
 
@@ -6,11 +6,11 @@ from tests.log.batches import TOPIC_ID
 from tests.replication.tail.broker_log import BrokerLog
 from tierd.log import parse_header
 from tierd.model import TopicIdPartition
-from tierd.replication.tail.tail_look import LookRequest, look
+from tierd.replication.tail.tail_poll import TailPollRequest, poll_tail
 from tierd.replication.tail.tail_reads import LogDirThreads, TailScans
 from tierd.replication.tail.tail_records import OpenTails
 from tierd.replication.tail.tail_start import begin_tail
-from tierd.replication.tail.tail_values import TailLimit, TailLook
+from tierd.replication.tail.tail_values import TailLimit, TailPoll
 from tierd.replication.tail.tailed_log import TailedLog
 
 PARTITION = TopicIdPartition(TOPIC_ID, "orders", 0)
@@ -61,7 +61,7 @@ class RecordingListener:
 
 
 class TailFollowing:
-    """A log with its listener, looked at whenever a test says so."""
+    """A log with its listener, polled whenever a test says so."""
 
     def __init__(
         self, broker: BrokerLog, *, limit: TailLimit = TailLimit.LEO, watermark: int = -1, max_bytes: int = 1 << 20
@@ -83,16 +83,16 @@ class TailFollowing:
         self.log.listen(self.listener)
         self._max_bytes = max_bytes
 
-    def look(self) -> TailLook:
-        """Look once."""
-        request = LookRequest(self.log.position, self.log.limit_offset, self._max_bytes, self.log.wants_descriptor)
-        done = look(request)
+    def poll(self) -> TailPoll:
+        """Poll once."""
+        request = TailPollRequest(self.log.position, self.log.limit_offset, self._max_bytes, self.log.wants_descriptor)
+        done = poll_tail(request)
         self.log.apply(done)
         return done
 
-    def look_to_the_end(self) -> TailLook:
-        """Look until a look brings nothing more."""
-        while (done := self.look()).has_more:
+    def poll_to_the_end(self) -> TailPoll:
+        """Poll until a poll brings nothing more."""
+        while (done := self.poll()).has_more:
             pass
         return done
 

@@ -26,7 +26,7 @@ from tierd.replication.tail.tail_values import TailLimit, TailSettings
 from tierd.replication.tail.tailed_log import TailedLog
 
 OTHER_ID = UUID("87654321-9abc-def0-fedc-ba9876543210")
-# No check within a test: only events, or polls, lead to a look.
+# No check within a test: only events, or the time of an unwatched log, lead to a poll.
 SETTINGS = TailSettings(interval_s=0.005, check_interval_s=3600.0)
 
 
@@ -158,9 +158,9 @@ async def test_batch_that_does_not_become_sound_is_a_problem_of_its_partition(lo
         broker.active.write_bytes(batch.data[:-1] + b"\xff")
         for _ in range(3):
             broker.append(2)
-        looks = follower.statistics().looks
+        polls = follower.statistics().polls
         broker.append(2)
-        await eventually(lambda: follower.statistics().looks > looks, what="a look")
+        await eventually(lambda: follower.statistics().polls > polls, what="a poll")
         assert (follower.problem_of(PARTITION), log.log_end_offset) == (None, 0)
         with capture_logs() as events:
             clock.added_s = 11.0
@@ -360,7 +360,7 @@ async def test_end_closes_every_file(log_dirs: list[Path]) -> None:
         listened(log)
         broker.append(2)
         await reaches(log, 2)
-        broker.append(2)  # The first look may have begun before anybody listened; this one keeps its file.
+        broker.append(2)  # The first poll may have begun before anybody listened; this one keeps its file.
         await eventually(lambda: bool(open_files(log_dirs[0])), what="an open file")
     await eventually(lambda: not open_files(log_dirs[0]), what="closed files")
 
@@ -374,7 +374,7 @@ async def test_no_more_files_stay_open_than_allowed(log_dirs: list[Path]) -> Non
             broker.append(2)
         for log, broker in zip(logs, brokers, strict=True):
             await reaches(log, 2)
-            broker.append(2)  # The first look may have begun before anybody listened; this one keeps its file.
+            broker.append(2)  # The first poll may have begun before anybody listened; this one keeps its file.
         for log in logs:
             await reaches(log, 4)
         assert follower.statistics().open_files == 2

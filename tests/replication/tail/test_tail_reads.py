@@ -10,7 +10,7 @@ from tests.fakes.open_files import open_files
 from tests.replication.tail.broker_log import BrokerLog
 from tests.replication.tail.tail_listening import TailFollowing
 from tierd.errors import LogDirOfflineError, LogError, SegmentChangedError
-from tierd.replication.leader.shared_file import SharedFile
+from tierd.replication.leader.logs.shared_file import SharedFile
 from tierd.replication.tail.tail_reads import LogDirThreads
 
 
@@ -51,7 +51,7 @@ async def test_records_of_a_log_that_was_cut_back_cannot_be_read(tmp_path: Path)
     tail = TailFollowing(broker)
     for _ in range(4):
         broker.append(1)
-    tail.look()
+    tail.poll()
     records = tail.log.file_records(1, 4)
     assert records is not None
     broker.truncate(0)
@@ -70,13 +70,13 @@ async def test_read_of_records_that_are_cut_back_meanwhile_is_an_error(tmp_path:
     tail = TailFollowing(broker)
     for _ in range(4):
         broker.append(1)
-    tail.look()
+    tail.poll()
     reading = asyncio.create_task(tail.log.read(0, 1 << 20))
     await asyncio.sleep(0)
     broker.truncate(2)
     for _ in range(3):
         broker.append(1)
-    tail.look_to_the_end()
+    tail.poll_to_the_end()
     with pytest.raises(SegmentChangedError):
         await reading
     tail.close()
@@ -86,13 +86,13 @@ def test_open_files_follow_the_roll(tmp_path: Path) -> None:
     broker = BrokerLog(tmp_path / "a")
     tail = TailFollowing(broker)
     broker.append(1)
-    tail.look()
+    tail.poll()
     assert open_files(tmp_path) == [str(broker.active)]
     broker.roll()
     broker.append(1)
-    tail.look()
+    tail.poll()
     broker.append(1)
-    tail.look()
+    tail.poll()
     assert open_files(tmp_path) == [str(broker.active)]
     tail.close()
     assert not open_files(tmp_path)

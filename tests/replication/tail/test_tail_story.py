@@ -13,7 +13,7 @@ from tests.replication.tail.tail_listening import TailFollowing
 
 
 class TailStory(RuleBasedStateMachine):
-    """A broker writes, and a tail looks now and then. After a quiet moment the tail has all of the log."""
+    """A broker writes, and a tail polls now and then. After a quiet moment the tail has all of the log."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -80,13 +80,13 @@ class TailStory(RuleBasedStateMachine):
         self.broker.move_to(self.log_dirs[0])
 
     @rule()
-    def look_once(self) -> None:
-        if self.tail.look().is_gone:
+    def poll_once(self) -> None:
+        if self.tail.poll().is_gone:
             self.tail.log.move(self.broker.directory)
 
     @rule()
-    def look_to_the_end(self) -> None:
-        while (done := self.tail.look_to_the_end()).is_gone:
+    def poll_to_the_end(self) -> None:
+        while (done := self.tail.poll_to_the_end()).is_gone:
             self.tail.log.move(self.broker.directory)
         assert done.problem is None
         assert done.is_settled

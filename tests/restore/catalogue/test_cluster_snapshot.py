@@ -67,7 +67,7 @@ def test_damaged_snapshot_is_refused(content: bytes) -> None:
         parse_cluster_snapshot(NAME, content)
 
 
-def test_other_name_is_refused() -> None:
+def test_file_that_is_not_named_as_a_snapshot_is_refused() -> None:
     with pytest.raises(CorruptRecordError, match="the name is not that of a snapshot"):
         parse_cluster_snapshot("bootstrap.checkpoint", snapshot_of([broker(1)]))
 

@@ -40,7 +40,7 @@ def test_after_a_month_the_last_object_of_each_day_stays() -> None:
     assert staying([0, day + HOUR_MS, day + 5 * HOUR_MS, day + 30 * HOUR_MS]) == [0, day + HOUR_MS, day + 30 * HOUR_MS]
 
 
-def test_nothing_older_than_keep_stays_but_the_object_that_says_what_was_then() -> None:
+def test_of_objects_older_than_keep_the_newest_stays() -> None:
     assert staying([0, 80 * DAY_MS, 95 * DAY_MS, 96 * DAY_MS, 200 * DAY_MS]) == [0, 80 * DAY_MS, 95 * DAY_MS]
 
 

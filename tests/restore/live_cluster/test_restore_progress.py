@@ -10,7 +10,7 @@ import pytest
 from tierd.control import ProducerIdentity
 from tierd.errors import RefusedError, StateDirError
 from tierd.model import TopicPartition
-from tierd.restore.journal import Journal, Step
+from tierd.restore.journal import Journal, JournalStep
 from tierd.restore.live_cluster.offset_map import MappedRange, read_offset_map
 from tierd.restore.live_cluster.restore_progress import OFFSET_MAP_FILE, PartitionProgress, RestoreProgress
 
@@ -137,7 +137,7 @@ async def test_lines_whose_step_cannot_be_written_are_not_counted_by_the_next_st
         append = Journal.append
         failures = iter([StateDirError("no space left on device", remedy="make room")])
 
-        def full_once(journal: Journal, step: Step) -> None:
+        def full_once(journal: Journal, step: JournalStep) -> None:
             if failure := next(failures, None):
                 raise failure
             append(journal, step)

@@ -8,7 +8,7 @@ from typing import Final
 
 from tests.fakes.forking_parent import serve_lines
 from tests.restore.log_dir.lab import Lab, lost_partition
-from tierd.restore.journal import Journal, Step
+from tierd.restore.journal import Journal, JournalStep
 from tierd.restore.plan.partition_plan import RestoreMode
 
 NEVER: Final = -1
@@ -18,7 +18,7 @@ def kill_at(moment: int) -> None:
     """Have the process killed at a write of the journal: before it for an even number, else after it."""
     append, moments = Journal.append, iter(range(1 << 30))
 
-    def killing(journal: Journal, step: Step) -> None:
+    def killing(journal: Journal, step: JournalStep) -> None:
         for is_written in (False, True):
             if next(moments) == moment:
                 os.kill(os.getpid(), signal.SIGKILL)

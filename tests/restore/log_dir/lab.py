@@ -108,22 +108,22 @@ class Lab:
 
     @property
     def log_dir(self) -> Path:
-        """The target."""
+        """Return the target."""
         return self.root / "restored"
 
     @property
     def stage(self) -> Path:
-        """The stage of restores."""
+        """Return the stage of restores."""
         return self.root / "stage"
 
     @property
     def directory(self) -> Path:
-        """The restored directory."""
+        """Return the restored directory."""
         return self.log_dir / str(self.partition)
 
     @property
     def target(self) -> LogDirTarget:
-        """The target of restores."""
+        """Return the target of restores."""
         return LogDirTarget(log_dir=self.log_dir, stage=self.stage, cluster_id=CLUSTER_ID)
 
     async def copy(self, directory: Path, *, through: int | None = None) -> list[RemoteLogSegmentMetadata]:

@@ -27,7 +27,7 @@ class Disk:
 
     @property
     def directory(self) -> Path:
-        """The broker's partition directory, in the log dir into which it is restored."""
+        """Return the broker's partition directory, in the log dir into which it is restored."""
         return self.lab.directory
 
     def log(self, base_offset: int) -> Path:
@@ -237,7 +237,7 @@ async def test_import_joins_the_records_of_a_standby(disk: Disk, tmp_path: Path)
     assert (restored.end_offset, restored.merged_offset) == (50, 20)
 
 
-async def test_import_joins_nothing(disk: Disk) -> None:
+async def test_import_sets_local_remains_aside_and_joins_none(disk: Disk) -> None:
     before = content_of(disk.directory)
     restored = await disk.lab.restore(
         disk.lab.plan(disk.segments, mode=RestoreMode.IMPORT), partition=disk.lab.partition

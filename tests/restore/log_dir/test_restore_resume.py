@@ -25,7 +25,7 @@ from tierd.errors import RefusedError, RetriableRemoteStorageError
 from tierd.log import file_name, read_offset_checkpoint
 from tierd.model import RemoteLogSegmentMetadata
 from tierd.remote import SegmentStorage
-from tierd.restore.journal import Journal, Step
+from tierd.restore.journal import Journal, JournalStep
 from tierd.restore.log_dir.restored_partition import RestoreStage
 from tierd.restore.plan.partition_plan import RestoreMode
 
@@ -49,10 +49,10 @@ class DoomedJournal:
         self._append = Journal.append
 
     @property
-    def append(self) -> Callable[[Journal, Step], None]:
-        """The method in the place of ``Journal.append``."""
+    def append(self) -> Callable[[Journal, JournalStep], None]:
+        """Return the method in the place of ``Journal.append``."""
 
-        def append(journal: Journal, step: Step) -> None:
+        def append(journal: Journal, step: JournalStep) -> None:
             self.steps.append(step["stage"])
             if len(self.steps) * 2 - 2 == self._kill_at:
                 raise KilledError
@@ -163,7 +163,7 @@ class CountingStorage(SegmentStorage):
             yield piece
 
 
-async def test_what_was_fetched_before_the_store_went_away_is_not_fetched_again(tmp_path: Path) -> None:
+async def test_segments_fetched_before_the_store_went_away_are_not_fetched_again(tmp_path: Path) -> None:
     lab = Lab(tmp_path)
     plan = await lost_partition(lab, RestoreMode.LAST_COPY)
     lab.storage = CountingStorage(lab, fails_from=6)
@@ -182,7 +182,7 @@ async def test_damaged_file_in_the_stage_is_fetched_again(tmp_path: Path, monkey
     lab = Lab(tmp_path)
     plan = await lost_partition(lab, RestoreMode.LAST_COPY)
 
-    def killing(journal: Journal, line: Step) -> None:
+    def killing(journal: Journal, line: JournalStep) -> None:
         if line["stage"] == "verified":
             raise KilledError
         write(journal, line)
@@ -296,7 +296,7 @@ async def test_tier_that_has_grown_is_restored_up_to_its_new_end(
     lost = values(read_all(log))
     segments = await lab.copy(closed(log))
 
-    def killing(journal: Journal, line: Step) -> None:
+    def killing(journal: Journal, line: JournalStep) -> None:
         write(journal, line)
         if line["stage"] == "staged":
             raise KilledError

@@ -24,7 +24,7 @@ on_disk = pytest.mark.parametrize("kind", ON_DISK)
 
 
 @pytest.mark.parametrize("kind", KINDS)
-async def test_flags_tell_the_kind(kind: str) -> None:
+async def test_store_says_whether_it_is_persistent_transactional_and_timestamped(kind: str) -> None:
     store = KINDS[kind]("counts", timestamped=True)
     assert (store.name, store.timestamped) == ("counts", True)
     assert not KINDS[kind]("counts").timestamped

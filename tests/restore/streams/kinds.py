@@ -52,7 +52,7 @@ def store_of(kind: StreamsStoreType) -> StreamsStore:
 
 
 def log_of(kind: StreamsStoreType, *, count: int = 400) -> list[Record]:
-    """Records of which time moves on, some late, some deletes, some without key; the first segments expire."""
+    """Return records of which time moves on, some late, some deletes, some without key; the first segments expire."""
     rows: list[tuple[bytes | None, bytes | None, int]] = []
     for number in range(count):
         time_ms = number * 5 - (60 if number % 7 == 0 else 0) + 100

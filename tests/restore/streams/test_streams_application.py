@@ -27,7 +27,7 @@ LATEST_VALUES = b"\xff" * 8
 
 
 def stores_of(application_id: str) -> dict[str, StreamsStore]:
-    """The stores of the application, as ``StreamsHarness.java`` declares them."""
+    """Return the stores of the application, as ``StreamsHarness.java`` declares them."""
     ten_minutes = {"retention_ms": 10 * MINUTE_MS, "segment_interval_ms": 5 * MINUTE_MS}
     facts: dict[str, tuple[StreamsStoreType, dict[str, int]]] = {
         "counts": (StreamsStoreType.TIMESTAMPED_KEY_VALUE, {}),
@@ -49,7 +49,7 @@ def stores_of(application_id: str) -> dict[str, StreamsStore]:
 
 
 def input_records(first: int, count: int, *, start_ms: int) -> list[SentRecord]:
-    """Words in order of time but for some late ones, six seconds apart; some of them delete."""
+    """Return words in order of time but for some late ones, six seconds apart; some of them delete."""
     return [
         SentRecord(
             key=b"word-%d" % (number * number % WORDS),
@@ -61,7 +61,7 @@ def input_records(first: int, count: int, *, start_ms: int) -> list[SentRecord]:
 
 
 def consumed(kafka: KafkaCluster, topic: str) -> list[Record]:
-    """The committed records of a changelog, as a consumer gets them."""
+    """Return the committed records of a changelog, as a consumer gets them."""
 
     def decoded(text: str | None) -> bytes | None:
         return None if text is None else base64.b64decode(text)
@@ -73,7 +73,7 @@ def consumed(kafka: KafkaCluster, topic: str) -> list[Record]:
 
 
 def contents(state_dir: Path, application_id: str) -> dict[str, Content]:
-    """The raw contents of every store of a stopped application."""
+    """Return the raw contents of every store of a stopped application."""
     task = state_dir / application_id / "0_0"
     return {name: read_store(task / store.directory) for name, store in stores_of(application_id).items()}
 

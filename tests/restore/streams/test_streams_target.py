@@ -71,8 +71,8 @@ class WholeSource:
 async def restored(
     state_dir: Path, source: WholeSource, told: list[str] | None = None
 ) -> dict[TopicPartition, RestoredStreamsStore | RestoreError]:
-    tell = (told if told is not None else []).append
-    return await StreamsTarget(TOPOLOGY, state_dir).restore(source, [A, B], clock=FakeClock(), tell=tell)
+    on_progress = (told if told is not None else []).append
+    return await StreamsTarget(TOPOLOGY, state_dir).restore(source, [A, B], clock=FakeClock(), on_progress=on_progress)
 
 
 async def test_stores_of_a_task_share_its_checkpoint(tmp_path: Path) -> None:
@@ -120,5 +120,7 @@ async def test_changelog_without_a_store_is_refused_before_anything_is_written(t
     target = StreamsTarget(TOPOLOGY, tmp_path)
 
     with pytest.raises(RefusedError, match="no store with the changelog other"):
-        await target.restore(WholeSource(LOG), [A, TopicPartition("other", 0)], clock=FakeClock(), tell=lambda _: None)
+        await target.restore(
+            WholeSource(LOG), [A, TopicPartition("other", 0)], clock=FakeClock(), on_progress=lambda _: None
+        )
     assert not list(tmp_path.iterdir())

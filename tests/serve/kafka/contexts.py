@@ -15,7 +15,6 @@ def request_context(*, version: int = 0, principal: str = ANONYMOUS, memory_byte
         listener="plain",
         peer="127.0.0.1",
         connection_id=1,
-        client_software="",
         memory=MemoryBudget(memory_bytes, share_bytes=memory_bytes).share(),
         closing=asyncio.Event(),
     )

@@ -46,7 +46,7 @@ def test_fields_that_only_the_wanted_version_has_get_their_defaults() -> None:
     assert not new.include_topic_authorized_operations
 
 
-def test_null_stays_null() -> None:
+def test_null_array_stays_null_in_an_older_version() -> None:
     everything = v13_request.MetadataRequest(topics=None, include_topic_authorized_operations=True)
     assert in_version(everything, v8.MetadataRequest).topics is None
 

@@ -64,7 +64,9 @@ def test_ten_thousand_partitions_are_pages() -> None:
         ),
     ],
 )  # fmt: skip
-def test_what_needs_a_person_is_said_and_leads_to_its_section(changes: dict[str, object], texts: list[str]) -> None:
+def test_problem_that_needs_a_person_is_shown_with_a_link_to_its_section(
+    changes: dict[str, object], texts: list[str]
+) -> None:
     html = overview(**changes)
     for text in texts:
         assert text in html

@@ -101,7 +101,7 @@ async def test_topic_that_looks_like_markup_has_pages_under_its_encoded_name(sit
         "/topics/%ff%fe",
     ],
 )
-async def test_what_the_host_does_not_know_is_404_with_a_way_back(site: Site, path: str) -> None:
+async def test_unknown_path_is_404_with_a_link_back(site: Site, path: str) -> None:
     status, body, _ = await site.get(path)
     assert status == 404
     assert "Not here" in body

@@ -62,7 +62,7 @@ async def test_a_missing_object_is_found(setup: Audited, suffix: str) -> None:
     assert suffix in finding.what
 
 
-async def test_an_orphan_is_found(setup: Audited) -> None:
+async def test_object_of_an_unknown_segment_is_an_orphan(setup: Audited) -> None:
     first, _ = await setup.objects(".log")
     orphan = first.key.replace(first.key[-26:-4], "AAAAAAAAAAAAAAAAAAAAAA")
     await setup.tier.store.put(orphan, b"left behind")

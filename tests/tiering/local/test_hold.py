@@ -13,9 +13,8 @@ from tests.fakes.log_dirs import LogDirWriter, PartitionWriter, SegmentShape
 from tests.tiering.setups import HoldModeName, delete_segment
 from tierd.files import open_to_read
 from tierd.log import PartitionScan, identify_directory, scan_partition
-from tierd.model import OffsetRange, uuid_to_text
+from tierd.model import OffsetRange, PartitionKey, uuid_to_text
 from tierd.tiering import SegmentHold, linked_offsets
-from tierd.tiering.local.held_register import PartitionKey
 from tierd.tiering.local.held_segment import FileState, HeldSegment, HoldKind, SegmentFile
 
 SHAPE = SegmentShape()  # 8 records a segment

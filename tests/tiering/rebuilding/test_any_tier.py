@@ -122,7 +122,7 @@ def test_rebuild_of_any_tier_restores_its_metadata_row_by_row(history: list[Step
 async def check_export(tier: GrownTier) -> None:
     lines = [line async for line in export_lines(tier.tier.rows, KEYS, exported_ms=1)]
     store = MemoryKeyValueStore()
-    await import_lines(store, KEYS, lambda: iter(lines), report=lambda _: None)
+    await import_lines(store, KEYS, lambda: iter(lines), on_progress=lambda _: None)
     assert await tier.view_in(store) == await tier.view_in(tier.tier.rows)
     report = await tier.rebuild_of(store).run()
     assert report.differing == []

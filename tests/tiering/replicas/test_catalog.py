@@ -48,7 +48,7 @@ def test_directory_without_a_topic_id_has_no_partition_identity() -> None:
         _ = _directory(topic_id=None).partition
 
 
-def test_new_directory_has_appeared() -> None:
+def test_directory_that_is_listed_for_the_first_time_has_appeared() -> None:
     change = _change([], [_directory()])
     assert change == CatalogChange((_directory(),), (), (), ())
 

@@ -20,7 +20,7 @@
 from collections.abc import Iterator
 from dataclasses import fields
 
-from tests.replication.leader.pushing import (
+from tests.replication.leader.push_story import (
     HeldRange,
     PushStory,
     RecordingSession,
@@ -32,7 +32,7 @@ from tests.replication.leader.pushing import (
 from tests.transcripts.transcript import Command, TranscriptError
 from tests.transcripts.units import parse_duration, parse_offsets, parse_size
 from tierd.model import TopicPartition
-from tierd.replication.leader.push_actions import (
+from tierd.replication.leader.pushing.push_actions import (
     CloseLink,
     LeadershipDoubted,
     OpenLink,
@@ -41,7 +41,7 @@ from tierd.replication.leader.push_actions import (
     ReleaseFile,
     SendAppend,
 )
-from tierd.replication.leader.push_settings import PushSettings
+from tierd.replication.leader.pushing.push_settings import PushSettings
 from tierd.replication.model.messages import PartitionAppend
 from tierd.replication.model.push_session import PushSessionEndReason, PushSessionIdentity
 

@@ -7,7 +7,7 @@ from typing import Final, Literal, TypeAlias
 
 from tierd.errors import TierError
 
-Outcome: TypeAlias = Literal["begun", "ok", "failed", "unreachable"]
+CheckOutcome: TypeAlias = Literal["begun", "ok", "failed", "unreachable"]
 
 _SLOW: Final = "check the network, the service or the disk behind it"
 
@@ -18,7 +18,7 @@ class CheckStep:
 
     area: str
     name: str
-    outcome: Outcome
+    outcome: CheckOutcome
     detail: str
     next_step: str = ""
 
@@ -45,7 +45,7 @@ class Checklist:
             async with asyncio.timeout(self._step_timeout_s) as deadline:
                 taken = CheckStep(area, name, "ok", await work())
         except TierError as error:
-            outcome: Outcome = "unreachable" if error.retriable else "failed"
+            outcome: CheckOutcome = "unreachable" if error.retriable else "failed"
             taken = CheckStep(area, name, outcome, " ".join(str(error).split()), error.remedy)
         except TimeoutError:
             if not deadline.expired():

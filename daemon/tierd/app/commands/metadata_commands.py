@@ -13,8 +13,6 @@ from tierd.errors import MetadataExportError
 from tierd.metadata import SegmentChange, TransferCounts, changes, export_lines, import_lines
 from tierd.model import TopicIdPartition
 
-Tell = Callable[[str], None]
-
 
 async def follow_segments(
     host: HostMetadata, partition: TopicIdPartition, *, interval_s: float
@@ -34,7 +32,9 @@ async def follow_segments(
             yield change
 
 
-async def export_metadata(host: HostMetadata, write: Callable[[str], object], *, tell: Tell) -> int:
+async def export_metadata(
+    host: HostMetadata, write: Callable[[str], object], *, on_progress: Callable[[str], None]
+) -> int:
     """Give every line of the export to ``write``; return the number of lines. A daemon may run meanwhile.
 
     Raises:
@@ -49,11 +49,11 @@ async def export_metadata(host: HostMetadata, write: Callable[[str], object], *,
         async for line in lines:
             await asyncio.to_thread(write, line)
             count += 1
-            tell(f"{count} lines")
+            on_progress(f"{count} lines")
     return count
 
 
-async def import_metadata(host: HostMetadata, file: Path, *, tell: Tell) -> TransferCounts:
+async def import_metadata(host: HostMetadata, file: Path, *, on_progress: Callable[[str], None]) -> TransferCounts:
     """Fill the configured metadata store from an export. No daemon of this state directory may run.
 
     Raises:
@@ -64,7 +64,7 @@ async def import_metadata(host: HostMetadata, file: Path, *, tell: Tell) -> Tran
     """
     keys = host.metadata_keys(await host.identity())
     async with owned_state_dir(host.state_dir), host.metadata_store(read_only=False) as store:
-        return await import_lines(store, keys, partial(_lines_of, file), report=tell)
+        return await import_lines(store, keys, partial(_lines_of, file), on_progress=on_progress)
 
 
 def _lines_of(file: Path) -> Iterator[str]:

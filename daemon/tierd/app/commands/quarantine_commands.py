@@ -17,11 +17,11 @@ from tierd.serve import (
     open_quarantine,
 )
 
-Load = Callable[[], EndpointQuarantineSettings]
+LoadQuarantine = Callable[[], EndpointQuarantineSettings]
 """Reads the settings of the quarantine. Not called where a daemon answers, which has read its own."""
 
 
-async def release_endpoint(state_dir: Path, load: Load, *, by: str) -> QuarantineAnswer:
+async def release_endpoint(state_dir: Path, load: LoadQuarantine, *, by: str) -> QuarantineAnswer:
     """Let the clients of the read endpoint go that are held back; return those that were held.
 
     Raises:
@@ -32,7 +32,7 @@ async def release_endpoint(state_dir: Path, load: Load, *, by: str) -> Quarantin
     return await _ask(state_dir, RELEASE_ENDPOINT, load, by)
 
 
-async def hold_endpoint(state_dir: Path, load: Load, *, by: str) -> QuarantineAnswer:
+async def hold_endpoint(state_dir: Path, load: LoadQuarantine, *, by: str) -> QuarantineAnswer:
     """Hold the clients of the read endpoint back that the file names; return those that are held now.
 
     Raises:
@@ -44,7 +44,7 @@ async def hold_endpoint(state_dir: Path, load: Load, *, by: str) -> QuarantineAn
 
 
 async def _ask(
-    state_dir: Path, verb: ControlVerb[QuarantineRequest, QuarantineAnswer], load: Load, by: str
+    state_dir: Path, verb: ControlVerb[QuarantineRequest, QuarantineAnswer], load: LoadQuarantine, by: str
 ) -> QuarantineAnswer:
     async def run_here() -> QuarantineAnswer:
         settings = await asyncio.to_thread(load)

@@ -15,7 +15,7 @@ from tierd.tiering import UNAUTHENTICATED, MetadataRebuild, RebuildReport
 
 
 async def rebuild_metadata(
-    deployment: Deployment, *, dry_run: bool, accepts_unauthenticated: bool, tell: Callable[[str], None]
+    deployment: Deployment, *, dry_run: bool, accepts_unauthenticated: bool, on_progress: Callable[[str], None]
 ) -> RebuildReport:
     """Rebuild the metadata of the configured tier into the configured store. No daemon of this state directory may run.
 
@@ -23,7 +23,7 @@ async def rebuild_metadata(
         deployment: the configuration.
         dry_run: read and compare, write nothing.
         accepts_unauthenticated: believe also objects that no holder of the key ring is proven to have written.
-        tell: is called with reports of progress.
+        on_progress: is called with lines about the progress.
 
     Raises:
         AlreadyRunningError: one runs.
@@ -42,7 +42,7 @@ async def rebuild_metadata(
             stored,
             session_id=uuid4(),
             grace_ends_ms=clock.now_ms() + int(config.expire.grace_s * 1000),
-            on_progress=tell,
+            on_progress=on_progress,
             accepts_unauthenticated=accepts_unauthenticated,
             dry_run=dry_run,
             strict_kafka_compat=config.metadata.strict_kafka_compat,

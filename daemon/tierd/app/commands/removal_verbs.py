@@ -41,11 +41,11 @@ PATIENCE_S = 25.0  # below the deadline of a control request
 _REMOVAL_PASSES = 2
 
 
-Load = Callable[[], Deployment]
+LoadDeployment = Callable[[], Deployment]
 """Reads the configuration, secrets included. Not called where a daemon answers, which has read its own."""
 
 
-async def expire(state_dir: Path, load: Load, request: ExpireRequest) -> ExpiredPartitions:
+async def expire(state_dir: Path, load: LoadDeployment, request: ExpireRequest) -> ExpiredPartitions:
     """Expire what is due of these partitions, none means all that are led here; return what and why, for each.
 
     Raises:
@@ -64,7 +64,7 @@ async def expire(state_dir: Path, load: Load, request: ExpireRequest) -> Expired
     return await ask_or_run(state_dir, EXPIRE, request, expire_here)
 
 
-async def undelete(state_dir: Path, load: Load, request: UndeleteRequest) -> UndeletedSegments:
+async def undelete(state_dir: Path, load: LoadDeployment, request: UndeleteRequest) -> UndeletedSegments:
     """Take segments of a partition back, none named means all in their grace; return which.
 
     Raises:

@@ -29,8 +29,6 @@ from tierd.tiering import (
     partitions_left,
 )
 
-Tell = Callable[[str], None]
-
 _SCRATCH = "repair"
 
 
@@ -47,7 +45,7 @@ class RepairRequest:
         accepts_unauthenticated: also adopt segments that no holder of the key ring is proven to have written.
         min_age_s: age below which objects without a row are left alone; None is an hour, or ``copy.dangling_grace`` if
             that is more.
-        tell: is called with reports of progress.
+        on_progress: is called with lines about the progress.
     """
 
     names: Sequence[TopicPartition] = ()
@@ -56,7 +54,7 @@ class RepairRequest:
     is_confirmed: bool = False
     accepts_unauthenticated: bool = False
     min_age_s: float | None = None
-    tell: Tell = lambda _: None
+    on_progress: Callable[[str], None] = lambda _: None
 
 
 async def repair_tier(deployment: Deployment, request: RepairRequest) -> AsyncGenerator[RepairOutcome, None]:
@@ -100,7 +98,10 @@ async def repair_tier(deployment: Deployment, request: RepairRequest) -> AsyncGe
 def _planner(reader: TierReader, request: RepairRequest, led: Collection[TopicIdPartition]) -> RepairPlanner:
     min_age_s = max(LEAST_AGE_S, reader.grace_s) if request.min_age_s is None else request.min_age_s
     return reader.repair_planner(
-        led, min_age_s=min_age_s, accepts_unauthenticated=request.accepts_unauthenticated, tell=request.tell
+        led,
+        min_age_s=min_age_s,
+        accepts_unauthenticated=request.accepts_unauthenticated,
+        on_progress=request.on_progress,
     )
 
 

@@ -52,7 +52,9 @@ def peer_handlers(
     async def describe(request: "PeerRequest") -> JsonValue:
         wanted = [TopicPartition.parse(name) for name in request.partitions]
         if not 1 <= len(wanted) <= _MOST_DESCRIBED:
-            raise PartitionNameError(f"{len(wanted)} partitions: describe takes 1 to {_MOST_DESCRIBED}")
+            raise PartitionNameError(
+                f"{len(wanted)} partitions: describe takes 1 to {_MOST_DESCRIBED}", remedy="ask for fewer at a time"
+            )
         known = {each.partition: each for each in await manager.current_status()}
         if missing := [str(each) for each in wanted if each not in known]:
             raise UnknownPartitionError(f"{', '.join(missing)}: no such partition here", remedy="see tierd status")

@@ -77,7 +77,7 @@ async def serve_until_stopped(deployment: Deployment, request: ServeRequest, env
     metrics = Metrics(version=__version__, clock=clock)
     async with (
         owned_state_dir(deployment.state_dir),
-        source_stores(deployment, request.source, clock=clock, tell=_tell) as source,
+        source_stores(deployment, request.source, clock=clock, on_progress=_log_progress) as source,
         _group_rows(deployment) as group_rows,
         fetch_service(
             deployment.config,
@@ -196,13 +196,13 @@ class TierServer:
             replace(self._source.stores.stored, rows=rows),
             accepts_unauthenticated=self._request.source.accepts_unauthenticated,
             clock=self._clock,
-            tell=lambda _: None,
+            on_progress=lambda _: None,
         )
 
     async def _serve(self, served: TierEndpoint) -> None:
         """Serve until the stop; when that fails, the process stops."""
         try:
-            await served.endpoint.run(served.replicas.look)
+            await served.endpoint.run(served.replicas.refresh)
         except TierError as error:
             self._failure = error
             self._stop.ask(str(error), exit_code=1)
@@ -284,7 +284,7 @@ async def _group_rows(deployment: Deployment) -> AsyncIterator[KeyValueStore | N
         yield rows
 
 
-def _tell(text: str) -> None:
+def _log_progress(text: str) -> None:
     log.info("starting", step=text)
 
 

@@ -40,14 +40,14 @@ class ClusterLeaders:
         """Ask until cancelled; call ``on_change`` whenever an answer differs from the one before."""
         try:
             while True:
-                if await self.look():
+                if await self.refresh():
                     on_change()
                 await self._clock.sleep(max(self._refresh_s, len(self.leaders) / _PARTITIONS_PER_S))
         finally:
             self._topics.close()
 
-    async def look(self) -> bool:
-        """Ask once; return whether the answer differs from the one before. Without an answer nothing changes."""
+    async def refresh(self) -> bool:
+        """Ask once; return True if the answer differs from the one before. Without an answer nothing changes."""
         wanted = self._wanted()
         if not wanted:
             return False

@@ -135,11 +135,11 @@ class EndpointPartitions:
         """Learn of partitions, leaders and peers once, before the first client asks."""
         knowledge = self._knowledge
         async with asyncio.TaskGroup() as group:
-            group.create_task(knowledge.stored.look(), name="list partitions")
-            group.create_task(knowledge.peers.look(), name="look at peers")
+            group.create_task(knowledge.stored.refresh(), name="list partitions")
+            group.create_task(knowledge.peers.refresh(), name="try peers")
         self.rebuild()
         if knowledge.leaders is not None:
-            await knowledge.leaders.look()
+            await knowledge.leaders.refresh()
             self.rebuild()
 
     async def run(self) -> None:
@@ -147,7 +147,7 @@ class EndpointPartitions:
         knowledge = self._knowledge
         async with asyncio.TaskGroup() as group:
             group.create_task(knowledge.stored.watch(self._changed.set), name="list partitions")
-            group.create_task(knowledge.peers.watch(), name="look at peers")
+            group.create_task(knowledge.peers.watch(), name="try peers")
             group.create_task(self._parts.views.watch(), name="watch the tier")
             if knowledge.leaders is not None:
                 group.create_task(knowledge.leaders.watch(self._changed.set), name="ask for leaders")

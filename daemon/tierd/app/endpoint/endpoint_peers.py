@@ -56,16 +56,16 @@ class EndpointPeers:
     async def watch(self) -> None:
         """Try all peers at intervals, until cancelled."""
         while self._peers:
-            await self.look()
+            await self.refresh()
             await self._clock.sleep(_INTERVAL_S)
 
-    async def look(self) -> None:
+    async def refresh(self) -> None:
         """Try all peers once, all at the same time."""
         async with asyncio.TaskGroup() as group:
             for peer in self._peers:
-                group.create_task(self._look_at(peer), name=f"peer {peer.node_id}")
+                group.create_task(self._try(peer), name=f"peer {peer.node_id}")
 
-    async def _look_at(self, peer: EndpointPeerSettings) -> None:
+    async def _try(self, peer: EndpointPeerSettings) -> None:
         host, port = peer.address_for(self._listener)
         is_there = await _is_listening(host, port)
         if is_there is None:

@@ -122,7 +122,7 @@ class EndpointWatch:
         wanted = [TopicIdPartition(key[0], names[key[0]], key[1]) for key in keys if key[0] in names][:_MOST_ENDS]
         slots, ends = asyncio.Semaphore(_AT_ONCE), dict[tuple[UUID, int], int]()
 
-        async def look(partition: TopicIdPartition) -> None:
+        async def note_end(partition: TopicIdPartition) -> None:
             log = partitions.log(partition)
             async with slots:
                 try:
@@ -135,7 +135,7 @@ class EndpointWatch:
         try:
             async with asyncio.timeout(_DEADLINE_S), asyncio.TaskGroup() as group:
                 for partition in wanted:
-                    group.create_task(look(partition), name=f"end of {partition}")
+                    group.create_task(note_end(partition), name=f"end of {partition}")
         except TimeoutError:
             pass  # the others are shown without a lag
         return ends

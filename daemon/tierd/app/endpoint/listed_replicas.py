@@ -74,7 +74,7 @@ class ListedReplicas:
         scan = self._scans.get(partition)
         return None if scan is None else LocalReplica(scan, self._is_led(partition))
 
-    async def look(self) -> None:
+    async def refresh(self) -> None:
         """List the log dirs, and scan the partitions that changed."""
         scans = await asyncio.to_thread(self._listed, dict(self._scans))
         if scans != self._scans:
@@ -86,13 +86,13 @@ class ListedReplicas:
         if not self._log_dirs:
             return
         async with asyncio.TaskGroup() as group:
-            group.create_task(self._look_regularly(), name="list log dirs")
+            group.create_task(self._refresh_regularly(), name="list log dirs")
             group.create_task(self._follow_events(on_watermarks), name="watch log dirs")
 
-    async def _look_regularly(self) -> None:
+    async def _refresh_regularly(self) -> None:
         while True:
             await self._clock.sleep(_INTERVAL_S)
-            await self.look()
+            await self.refresh()
 
     async def _follow_events(self, on_watermarks: Callable[[Path], None]) -> None:
         try:
@@ -102,7 +102,7 @@ class ListedReplicas:
                         on_watermarks(event.log_dir)
                     else:
                         await self._clock.sleep(_SETTLE_S)
-                        await self.look()
+                        await self.refresh()
         except LogDirOfflineError as error:
             log.warning("log_dirs_not_watched", problem=str(error), remedy=error.remedy)
 

@@ -113,12 +113,12 @@ class PartitionSource:
         """
         if log.high_watermark is None:
             return log
-        must_look = is_doubted or self._was_cut
+        must_walk = is_doubted or self._was_cut
         told = end.last_stable_offset if end.is_current and not self._was_cut else None
         known = self._known_stable_offset(log) if told is None else told
-        if known is not None and not must_look:
+        if known is not None and not must_walk:
             return replace(log, local_stable_offset=known)
-        stable, cut_at = await asyncio.to_thread(_walk, self._stable, self._cut, log, told=told, must_look=must_look)
+        stable, cut_at = await asyncio.to_thread(_walk, self._stable, self._cut, log, told=told, must_walk=must_walk)
         self._note_cut(log, cut_at)
         if cut_at is not None and self.parts.is_tier_final:
             # No broker brings anything back: the log ends with its files, as it does for a broker that starts.
@@ -173,18 +173,18 @@ def _has_copies(view: PartitionView) -> bool:
 
 
 def _walk(
-    tracker: StableOffsetTracker, cut: CutEnd, log: TieredLog, *, told: int | None, must_look: bool
+    tracker: StableOffsetTracker, cut: CutEnd, log: TieredLog, *, told: int | None, must_walk: bool
 ) -> tuple[int, int | None]:
     """Return the last stable offset, which is ``told`` where a broker tells it, and what ``cut`` finds. Blocking.
 
     The tracker ends with the files. Where it ends at the high watermark, the files reach the watermark, unless they
-    were cut back behind the tracker: then ``must_look`` tells. Of a log that was cut back, no producer snapshot behind
+    were cut back behind the tracker: then ``must_walk`` tells. Of a log that was cut back, no producer snapshot behind
     the cut counts: the markers that it knows of are gone.
     """
     assert log.scan is not None, "a log with a high watermark has a scan"
     assert log.high_watermark is not None, "the caller asks only with one"
     follow = partial(tracker.follow, log.scan, log_start_offset=log.log_start_offset)
-    if told is None and not must_look:
+    if told is None and not must_walk:
         stable, end_offset = follow(high_watermark=log.high_watermark)
         if end_offset == log.high_watermark:
             return stable, None

@@ -47,11 +47,11 @@ class StoredPartitions:
         """Read until cancelled; call ``on_change`` whenever the list differs from the one before."""
         while True:
             await self._clock.sleep(max(_INTERVAL_S, len(self.partitions) / _PARTITIONS_PER_S))
-            if await self.look():
+            if await self.refresh():
                 on_change()
 
-    async def look(self) -> bool:
-        """Read once; return whether the list differs from the one before. Without an answer nothing changes."""
+    async def refresh(self) -> bool:
+        """Read once; return True if the list differs from the one before. Without an answer nothing changes."""
         try:
             listed = [each for each in await list_partitions(self._store, self._keys) if self._wants(each.topic)]
             claims = await read_claims(self._store, self._keys, listed)

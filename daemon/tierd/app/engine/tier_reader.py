@@ -114,21 +114,21 @@ class TierReader:
         return self.fetches.task(lambda: self.tiered_log(located))
 
     async def verify(
-        self, names: Iterable[TopicPartition], *, deep: "bool | DeepChoice", tell: Callable[[str], None]
+        self, names: Iterable[TopicPartition], *, deep: "bool | DeepChoice", on_progress: Callable[[str], None]
     ) -> AsyncGenerator["Finding", None]:
         """Yield the faults of the tier: of some partitions, or of everything below the prefix.
 
         Args:
             names: none means everything; a name that comes twice is checked once.
             deep: also download every segment, or the chosen ones, and check every batch.
-            tell: is called with reports of progress.
+            on_progress: is called with lines about the progress.
 
         Raises:
             UnknownPartitionError: neither a log dir nor the metadata knows one of the names.
             RemoteStorageError: the store does not answer.
         """
         only = [(await self.locate(name)).partition for name in dict.fromkeys(names)]
-        async with contextlib.aclosing(self.audit(tell=tell).run(only or None, deep=deep)) as reports:
+        async with contextlib.aclosing(self.audit(on_progress=on_progress).run(only or None, deep=deep)) as reports:
             async for report in reports:
                 for finding in report.findings:
                     yield finding
@@ -151,7 +151,7 @@ class TierReader:
         rows, keys = self.tier.rows, self.tier.row_keys
         return [*await partitions_left(rows, keys, broker_id=self.identity.node_id, is_here=is_here)]
 
-    def audit(self, *, tell: Callable[[str], None]) -> "TierAudit":
+    def audit(self, *, on_progress: Callable[[str], None]) -> "TierAudit":
         """Return the audit that compares this tier with its metadata."""
         return tierd.tiering.TierAudit(
             self.tier,
@@ -159,7 +159,7 @@ class TierReader:
             clock=self.clock,
             limits=self._limits(),
             retained=self._retained,
-            on_progress=tell,
+            on_progress=on_progress,
         )
 
     def repair_planner(
@@ -168,12 +168,12 @@ class TierReader:
         *,
         min_age_s: float,
         accepts_unauthenticated: bool,
-        tell: Callable[[str], None],
+        on_progress: Callable[[str], None],
     ) -> "RepairPlanner":
         """Return the planner of repairs for the ``led`` partitions of this tier."""
         tier = self.tier
         return tierd.tiering.RepairPlanner(
-            audit=self.audit(tell=tell),
+            audit=self.audit(on_progress=on_progress),
             orphans=tierd.tiering.OrphanInspector(
                 check=tierd.tiering.SegmentCheck(
                     tier.objects,

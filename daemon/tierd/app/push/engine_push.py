@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from tierd.app.engine.compose import Engine
 from tierd.app.engine.control_plane import second_leadership
 from tierd.app.push.leader_side import HostPartitions
-from tierd.app.push.partition_leading import TopicConfig
+from tierd.app.push.partition_leading import SentTopicConfig
 from tierd.app.push.push_node import PushContext, PushNode, link_identity
 from tierd.control import StaticLeadership
 from tierd.log import LogConfig
@@ -104,7 +104,7 @@ def session_announcer(mqtt: "MqttControl | None") -> OnSession:
     return announce
 
 
-def _topic_config(engine: Engine) -> Callable[[str, Path], TopicConfig]:
+def _topic_config(engine: Engine) -> Callable[[str, Path], SentTopicConfig]:
     """Return the lookup of the settings that the copies of a topic follow, by topic and log dir.
 
     The settings of tierd's own logs are known here, and those of a broker's topics come from the brokers. Without a
@@ -113,7 +113,7 @@ def _topic_config(engine: Engine) -> Callable[[str, Path], TopicConfig]:
     of_broker = engine.control.topic_settings()
     own = {each.path for each in engine.deployment.config.log_dirs if each.owner == "tierd"}
 
-    def config_for(topic: str, log_dir: Path) -> TopicConfig:
+    def config_for(topic: str, log_dir: Path) -> SentTopicConfig:
         if log_dir in own:
             return own_topic_config(engine.logs.config_for(topic))
         return broker_topic_config(None if of_broker is None else of_broker(topic))
@@ -121,12 +121,12 @@ def _topic_config(engine: Engine) -> Callable[[str, Path], TopicConfig]:
     return config_for
 
 
-def broker_topic_config(settings: Mapping[str, str] | None) -> TopicConfig:
+def broker_topic_config(settings: Mapping[str, str] | None) -> SentTopicConfig:
     """Return the settings of a broker's topic; empty while they are not known."""
     return tuple(sorted((settings or {}).items()))
 
 
-def own_topic_config(config: LogConfig) -> TopicConfig:
+def own_topic_config(config: LogConfig) -> SentTopicConfig:
     """Return the settings of one of tierd's own logs, under Kafka's names."""
     values = {name.replace("_", "."): _text(getattr(config, name)) for name in _OWN_SETTINGS}
     return tuple(sorted(values.items()))

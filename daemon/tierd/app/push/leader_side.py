@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from tierd.app.push.leader_logs import LeaderLogs
-from tierd.app.push.partition_leading import PartitionLeading, SentTopics, TopicConfig
+from tierd.app.push.partition_leading import PartitionLeading, SentTopicConfig, SentTopics
 from tierd.app.push.pushed_partitions import PushedPartitions
 from tierd.app.push.room_settings import manager_settings, replicator_settings, standby_nodes, tail_settings
 from tierd.clock import Clock
@@ -57,7 +57,7 @@ class HostPartitions:
     source: LeadershipSource
     close_source: Callable[[], None]
     is_cluster_asked: bool
-    config_for: Callable[[str, Path], TopicConfig]
+    config_for: Callable[[str, Path], SentTopicConfig]
 
 
 class LeaderSide:
@@ -154,7 +154,7 @@ class LeaderSide:
         if not is_enabled:
             self.led.end_sessions(PushSessionEndReason.PUSH_DISABLED)
         self.leading.refresh()
-        self._partitions.look_again()
+        self._partitions.list_again()
 
     def statuses(self) -> tuple[ReplicatorStatus, ...]:
         """Return the state of all replicas there are, at most a second old: thousands of them take a while."""

@@ -31,7 +31,7 @@ log = structlog.get_logger()
 
 _BACKOFF: Final = Backoff(base_s=0.5, cap_s=30.0)
 
-TopicConfig = tuple[tuple[str, str], ...]
+SentTopicConfig = tuple[tuple[str, str], ...]
 
 
 @dataclass(slots=True, eq=False)
@@ -53,8 +53,8 @@ class PushedReplica:
     wanted: Leadership | None = None
     applied: Leadership | None = None
     opened: OpenedLog | None = None
-    config: TopicConfig = ()
-    told: tuple[tuple[PeerNode, ...], TopicConfig] | None = None
+    config: SentTopicConfig = ()
+    told: tuple[tuple[PeerNode, ...], SentTopicConfig] | None = None
     is_gone: bool = False
     problem: str = ""
     changed: asyncio.Event = field(default_factory=asyncio.Event)
@@ -78,7 +78,7 @@ class SentTopics:
     """
 
     nodes: Callable[[], tuple[PeerNode, ...]]
-    config_for: Callable[[str, Path], TopicConfig]
+    config_for: Callable[[str, Path], SentTopicConfig]
     is_deletion_seen: bool
 
 
@@ -168,7 +168,7 @@ class PartitionLeading:
 
     def refresh(self) -> None:
         """Tell the standbys of changed nodes and settings of topics, and the source of newer leader epochs."""
-        configs: dict[tuple[str, Path], TopicConfig] = {}
+        configs: dict[tuple[str, Path], SentTopicConfig] = {}
         nodes = self._orders.nodes()
         for replica in self._replicas.values():
             if replica.applied is not None and replica.opened is not None:

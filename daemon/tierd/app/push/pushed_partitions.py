@@ -9,7 +9,6 @@ from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, NamedTuple
-from uuid import UUID
 
 import structlog
 
@@ -24,15 +23,13 @@ from tierd.log import (
     parse_directory_name,
     read_lineage,
 )
-from tierd.model import TopicIdPartition
+from tierd.model import PartitionKey, TopicIdPartition
 
 log = structlog.get_logger()
 
 LIST_INTERVAL_S: Final = 30.0
 _SETTLE_S: Final = 0.05
 _RETRY_S: Final = 5.0
-
-ReplicaKey = tuple[UUID, int]
 
 
 class PushedPartition(NamedTuple):
@@ -59,7 +56,7 @@ class PartitionsFound:
     """
 
     here: Mapping[TopicIdPartition, PushedPartition]
-    deleted: frozenset[ReplicaKey] = frozenset()
+    deleted: frozenset[PartitionKey] = frozenset()
     pending: frozenset[Path] = frozenset()
     is_complete: bool = True
 
@@ -82,7 +79,7 @@ class PushedPartitions:
         self._watched: set[Path] = set()  # pending directories
         self._offline: dict[Path, str] = {}
 
-    def look_again(self) -> None:
+    def list_again(self) -> None:
         """List as soon as possible: topics may be sent now that were not before, or the other way round."""
         self._changed.set()
 
@@ -95,9 +92,9 @@ class PushedPartitions:
         before: PartitionsFound | None = None
         while True:
             self._changed.clear()
-            found = await self._look()
+            found = await self._list()
             if before is not None and before.here.keys() - found.here.keys():
-                found = await self._look()
+                found = await self._list()
             yield found
             self._watch_pending(found.pending)
             before = found
@@ -130,47 +127,47 @@ class PushedPartitions:
         if new:
             self._changed.set()
 
-    async def _look(self) -> PartitionsFound:
-        looked = await asyncio.gather(*(self._look_at(log_dir) for log_dir in self._log_dirs))
-        self._seen = {path: seen for each in looked for path, seen in each.seen.items()}
+    async def _list(self) -> PartitionsFound:
+        listed = await asyncio.gather(*(self._list_log_dir(log_dir) for log_dir in self._log_dirs))
+        self._seen = {path: seen for each in listed for path, seen in each.seen.items()}
         here: dict[TopicIdPartition, PushedPartition] = {}
-        for each in looked:
+        for each in listed:
             for found in each.found:
                 here.setdefault(found.partition, found)
         return PartitionsFound(
             here,
-            deleted=frozenset(key for each in looked for key in each.deleted),
-            pending=frozenset(path for each in looked for path in each.pending),
-            is_complete=all(each.is_complete for each in looked),
+            deleted=frozenset(key for each in listed for key in each.deleted),
+            pending=frozenset(path for each in listed for path in each.pending),
+            is_complete=all(each.is_complete for each in listed),
         )
 
-    async def _look_at(self, log_dir: Path) -> "_LogDirLook":
+    async def _list_log_dir(self, log_dir: Path) -> "_ListedPartitions":
         seen = {path: known for path, known in self._seen.items() if path.parent == log_dir}
         try:
-            looked = await asyncio.to_thread(_look_at, log_dir, seen, self._wants)
+            listed = await asyncio.to_thread(_list_log_dir, log_dir, seen, self._wants)
         except LogDirOfflineError as error:
             if self._offline.get(log_dir) != str(error):
                 log.warning("push_log_dir_offline", log_dir=str(log_dir), problem=str(error), remedy=error.remedy)
             self._offline[log_dir] = str(error)
-            return _LogDirLook(seen, is_complete=False)
+            return _ListedPartitions(seen, is_complete=False)
         self._offline.pop(log_dir, None)
-        return looked
+        return listed
 
 
-class _LogDirLook:
+class _ListedPartitions:
     """The partitions of one log dir, while they are collected."""
 
     def __init__(self, seen: dict[Path, tuple[KnownDirectory, int]], *, is_complete: bool) -> None:
         self.seen = seen
         self.found: list[PushedPartition] = []
-        self.deleted: set[ReplicaKey] = set()
+        self.deleted: set[PartitionKey] = set()
         self.pending: set[Path] = set()
         self.is_complete = is_complete
 
 
-def _look_at(
+def _list_log_dir(
     log_dir: Path, before: Mapping[Path, tuple[KnownDirectory, int]], wants: Callable[[str], bool]
-) -> _LogDirLook:
+) -> _ListedPartitions:
     """List a log dir. Blocking.
 
     Raises:
@@ -178,23 +175,23 @@ def _look_at(
     """
     known = {path.name: each for path, (each, _) in before.items()}
     listing = list_log_dir(log_dir, known=known)
-    looked = _LogDirLook({}, is_complete=not any(_may_be_partition(name) for name, _ in listing.ignored))
+    listed = _ListedPartitions({}, is_complete=not any(_may_be_partition(name) for name, _ in listing.ignored))
     for directory in listing.partitions:
         topic_id, name = directory.topic_id, directory.topic_partition
         if directory.kind is DirectoryKind.DELETE and topic_id is not None:
-            looked.deleted.add((topic_id, name.partition))
+            listed.deleted.add((topic_id, name.partition))
         elif directory.kind is DirectoryKind.CURRENT and wants(name.topic):
-            _take(looked, directory, before.get(directory.path))
-    return looked
+            _take(listed, directory, before.get(directory.path))
+    return listed
 
 
-def _take(looked: _LogDirLook, directory: PartitionDirectory, before: tuple[KnownDirectory, int] | None) -> None:
+def _take(listed: _ListedPartitions, directory: PartitionDirectory, before: tuple[KnownDirectory, int] | None) -> None:
     seen = before if before is not None and before[0].directory is directory else _identified(directory)
     if seen is None:
-        looked.pending.add(directory.path)
+        listed.pending.add(directory.path)
         return
-    looked.seen[directory.path] = seen
-    looked.found.append(PushedPartition(directory.partition, directory.path.parent, seen[1]))
+    listed.seen[directory.path] = seen
+    listed.found.append(PushedPartition(directory.partition, directory.path.parent, seen[1]))
 
 
 def _identified(directory: PartitionDirectory) -> tuple[KnownDirectory, int] | None:

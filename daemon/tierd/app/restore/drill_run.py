@@ -364,9 +364,9 @@ async def drill(
     source: SourceRequest,
     progress: DrillProgress,
     *,
-    tell: Callable[[str], None],
+    on_progress: Callable[[str], None],
 ) -> None:
-    """Do one drill at the configured rate; ``tell`` is called with reports of the opening.
+    """Do one drill at the configured rate; ``on_progress`` is called with reports of the opening.
 
     Raises:
         ConfigError: the cluster is not known.
@@ -375,6 +375,6 @@ async def drill(
     clock = SystemClock()
     await in_thread(make_state_dir, deployment.state_dir)
     paced = replace(source, max_bytes_per_second=deployment.drill.max_bytes_per_second)
-    async with restore_source(deployment, paced, clock=clock, tell=tell) as opened:
+    async with restore_source(deployment, paced, clock=clock, on_progress=on_progress) as opened:
         history = DrillHistory(deployment.state_dir)
         await DrillRun(deployment, opened, history, clock=clock, random=random.random).run(request, progress)

@@ -70,14 +70,14 @@ class LogDirRestoreRequest:
         stage: directory for what is not finished; None is one beside the log dir.
         plan: the partitions, and how.
         source: the tier and its metadata.
-        tell: is called with reports of progress.
+        on_progress: is called with lines about the progress.
     """
 
     into: Path
     stage: Path | None
     plan: LogDirPlanRequest
     source: SourceRequest = field(default_factory=SourceRequest)
-    tell: Callable[[str], None] = lambda _: None
+    on_progress: Callable[[str], None] = lambda _: None
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,13 +228,13 @@ async def log_dir_restore(deployment: Deployment, request: LogDirRestoreRequest)
     """
     clock = SystemClock()
     config, into = deployment.config, request.into
-    async with restore_source(deployment, request.source, clock=clock, tell=request.tell) as source:
+    async with restore_source(deployment, request.source, clock=clock, on_progress=request.on_progress) as source:
         prices = await asyncio.to_thread(prices_of, config.remote, config.cost.price_file)
         others = await asyncio.to_thread(_other_log_dirs, deployment.log_dirs, into)
         stage = request.stage or stage_beside(into)
         directories = await asyncio.to_thread(partial(TargetDirectories.read, into, others=others, stage=stage))
         making = PlanMaking(deployment, source, request.plan, directories, clock=clock)
-        plan = await making.plan(prices=prices, tell=request.tell)
+        plan = await making.plan(prices=prices, on_progress=request.on_progress)
         holds = await _holds(deployment, request, source, plan, clock=clock)
         target = LogDirTarget(
             log_dir=into,

@@ -108,12 +108,12 @@ class PlanMaking:
         self._clock = clock
         self._common: _CommonFacts | None = None
 
-    async def plan(self, *, prices: PriceList, tell: Callable[[str], None]) -> LogDirPlan:
+    async def plan(self, *, prices: PriceList, on_progress: Callable[[str], None]) -> LogDirPlan:
         """Plan every partition of the request.
 
         Args:
             prices: of the store.
-            tell: is called with reports of progress.
+            on_progress: is called with lines about the progress.
 
         Raises:
             UnknownPartitionError: the tier has no partition of a name.
@@ -121,7 +121,7 @@ class PlanMaking:
         """
         request, source = self._request, self._source
         common = await self._common_facts()
-        planned = await self._plan_each(common, tell=tell)
+        planned = await self._plan_each(common, on_progress=on_progress)
         plans = [plan for plan, _ in planned]
         wanted = [plan for plan in plans if not plan.is_refused]
         requests, size_bytes = sum(p.fetch_requests for p in wanted), sum(p.fetch_bytes for p in wanted)
@@ -177,7 +177,7 @@ class PlanMaking:
         )
 
     async def _plan_each(
-        self, common: "_CommonFacts", *, tell: Callable[[str], None]
+        self, common: "_CommonFacts", *, on_progress: Callable[[str], None]
     ) -> list[tuple[PartitionPlan, tuple[ObjectInfo, ...]]]:
         """Return the plan of each partition, and the archived objects that it reads."""
         planned: list[tuple[PartitionPlan, tuple[ObjectInfo, ...]]] = []
@@ -188,7 +188,7 @@ class PlanMaking:
                 async with asyncio.TaskGroup() as group:
                     tasks = [group.create_task(self._plan_one(each, common, targets, reader)) for each in some]
                 planned += [task.result() for task in tasks]
-                tell(f"planning: {len(planned)} of {len(common.partitions)} partitions")
+                on_progress(f"planning: {len(planned)} of {len(common.partitions)} partitions")
         return planned
 
     def _fetches(self) -> contextlib.AbstractAsyncContextManager[FetchService | None]:

@@ -132,7 +132,7 @@ class RestoreSource:
 
 @contextlib.asynccontextmanager
 async def restore_source(
-    deployment: Deployment, request: SourceRequest, *, clock: Clock, tell: Callable[[str], None]
+    deployment: Deployment, request: SourceRequest, *, clock: Clock, on_progress: Callable[[str], None]
 ) -> AsyncIterator[RestoreSource]:
     """Open the tier for reading. Neither a broker nor a daemon is needed, and either may run.
 
@@ -158,7 +158,7 @@ async def restore_source(
             strict_kafka_compat=config.metadata.strict_kafka_compat,
         )
         if source.is_from_bucket:
-            problems = await _read_bucket(deployment, source, request, clock=clock, tell=tell)
+            problems = await _read_bucket(deployment, source, request, clock=clock, on_progress=on_progress)
             source = replace(source, problems=problems)
         yield source
 
@@ -240,10 +240,12 @@ async def _read_bucket(
     request: SourceRequest,
     *,
     clock: Clock,
-    tell: Callable[[str], None],
+    on_progress: Callable[[str], None],
 ) -> tuple[RebuildProblem, ...]:
     accepts, stored = request.accepts_unauthenticated, source.stored
-    report = await read_bucket(deployment, stored, accepts_unauthenticated=accepts, clock=clock, tell=tell)
+    report = await read_bucket(
+        deployment, stored, accepts_unauthenticated=accepts, clock=clock, on_progress=on_progress
+    )
     if not (report.partitions or request.may_be_empty):
         raise UnknownPartitionError(
             f"neither the metadata store nor the bucket has anything of cluster {source.identity.cluster_id}",
@@ -258,7 +260,7 @@ async def read_bucket(
     *,
     accepts_unauthenticated: bool,
     clock: Clock,
-    tell: Callable[[str], None],
+    on_progress: Callable[[str], None],
 ) -> RebuildReport:
     """Read the metadata of a tier from its objects into ``stored.rows``, which are empty.
 
@@ -270,7 +272,7 @@ async def read_bucket(
         stored,
         session_id=uuid4(),
         grace_ends_ms=clock.now_ms() + int(config.expire.grace_s * 1000),
-        on_progress=lambda text: tell(f"reading the bucket: {text}"),
+        on_progress=lambda text: on_progress(f"reading the bucket: {text}"),
         accepts_unauthenticated=accepts_unauthenticated,
         strict_kafka_compat=config.metadata.strict_kafka_compat,
     ).run()

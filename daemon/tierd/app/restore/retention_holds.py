@@ -233,13 +233,13 @@ class _Lift:
             await asyncio.to_thread(self._records.forget, held)
 
 
-Answer = Mapping[str, str] | str
+ConfigsAnswer = Mapping[str, str] | str
 """Own settings of a topic, or the reason why they are not known."""
 
 
 async def _asked(
     kafka: KafkaConnectionSettings | None, cluster_id: str | None, topics: Mapping[str, UUID]
-) -> tuple[Mapping[str, Answer], str, str]:
+) -> tuple[Mapping[str, ConfigsAnswer], str, str]:
     """Return the answers by topic, why there are none, and the brokers for the commands of a person."""
     if kafka is None:
         return {}, _NOT_CONFIGURED, _ANY_BROKER
@@ -255,14 +255,14 @@ async def _asked(
         return {}, str(error), bootstrap
 
 
-async def _answers(cluster: "ClusterTopics", topics: Mapping[str, UUID]) -> dict[str, Answer]:
+async def _answers(cluster: "ClusterTopics", topics: Mapping[str, UUID]) -> dict[str, ConfigsAnswer]:
     """Return the own settings of each topic that the cluster has under this id.
 
     Raises:
         KafkaError: no broker answered.
     """
     leaders = {each.topic_id: each for each in await cluster.leaders(topics.values())}
-    answers: dict[str, Answer] = {
+    answers: dict[str, ConfigsAnswer] = {
         topic: _not_described(leaders.get(topic_id), topic_id) for topic, topic_id in topics.items()
     }
     described = [topic for topic, answer in answers.items() if not answer]
@@ -284,10 +284,10 @@ async def _change(cluster: "ClusterTopics", topic: str, changes: Mapping[str, st
         raise RefusedError(f"the brokers do not change the settings of {topic}: {words}", remedy=remedy)
 
 
-def _before(answer: Answer | None, known: Mapping[str, str] | None) -> Mapping[str, str | None] | None:
+def _before(answer: ConfigsAnswer | None, known: Mapping[str, str] | None) -> Mapping[str, str | None] | None:
     settings = known if answer is None or isinstance(answer, str) else answer
     return None if settings is None else {key: settings.get(key) for key in HELD_SETTINGS}
 
 
-def _problem(answer: Answer | None) -> str:
+def _problem(answer: ConfigsAnswer | None) -> str:
     return answer if isinstance(answer, str) else ""

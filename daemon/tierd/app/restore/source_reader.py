@@ -36,7 +36,7 @@ class SourceStores:
 
 @contextlib.asynccontextmanager
 async def source_stores(
-    deployment: Deployment, request: SourceRequest, *, clock: Clock, tell: Callable[[str], None]
+    deployment: Deployment, request: SourceRequest, *, clock: Clock, on_progress: Callable[[str], None]
 ) -> AsyncIterator[SourceStores]:
     """Open the stores of the tier for reading.
 
@@ -55,7 +55,7 @@ async def source_stores(
         async with deployment.tier(identity, clock=clock, read_only=True) as stores:
             yield SourceStores(identity=identity, stores=stores, log_dirs=log_dirs, is_from_bucket=False)
         return
-    async with restore_source(deployment, request, clock=clock, tell=tell) as source:
+    async with restore_source(deployment, request, clock=clock, on_progress=on_progress) as source:
         yield SourceStores(
             identity=source.identity,
             stores=OpenStores(stored=source.stored, new_storage=source.new_storage, ring=source.ring),
@@ -66,21 +66,21 @@ async def source_stores(
 
 @contextlib.asynccontextmanager
 async def source_reader(
-    deployment: Deployment, request: SourceRequest, *, tell: Callable[[str], None]
+    deployment: Deployment, request: SourceRequest, *, on_progress: Callable[[str], None]
 ) -> AsyncIterator[TierReader]:
     """Open the tier, and the log dirs of the configuration that are on this host, for reading.
 
     Args:
         deployment: the configuration.
         request: the tier, and where its metadata is.
-        tell: is called with reports of progress while the bucket is read.
+        on_progress: is called with lines about the progress while the bucket is read.
 
     Raises:
         As ``source_stores``.
     """
     clock = SystemClock()
     async with (
-        source_stores(deployment, request, clock=clock, tell=tell) as source,
+        source_stores(deployment, request, clock=clock, on_progress=on_progress) as source,
         reader_of_stores(deployment, source.identity, source.stores, log_dirs=source.log_dirs, clock=clock) as reader,
     ):
         yield reader

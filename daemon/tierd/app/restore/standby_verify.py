@@ -45,14 +45,14 @@ class StandbyVerifyRequest:
 
 @contextlib.asynccontextmanager
 async def verify_standbys(
-    deployment: Deployment, request: StandbyVerifyRequest, *, tell: Callable[[str], None]
+    deployment: Deployment, request: StandbyVerifyRequest, *, on_progress: Callable[[str], None]
 ) -> AsyncIterator[AsyncIterator[Finding]]:
     """Open the tier; inside the context the findings and notes about the log dirs are iterated over.
 
     Args:
         deployment: the configuration.
         request: the log dirs and partitions.
-        tell: is called with reports of progress.
+        on_progress: is called with lines about the progress.
 
     Raises:
         LogDirOfflineError: a log dir is not there, or cannot be listed.
@@ -62,7 +62,7 @@ async def verify_standbys(
     clock = SystemClock()
     directories = await asyncio.to_thread(StandbyDirectories.read, request.log_dirs)
     async with (
-        source_stores(deployment, request.source, clock=clock, tell=tell) as source,
+        source_stores(deployment, request.source, clock=clock, on_progress=on_progress) as source,
         reader_of_stores(deployment, source.identity, source.stores, log_dirs=(), clock=clock) as reader,
     ):
         catalogue = CatalogueStorage(source.stores.stored.objects, source.stores.stored.object_keys, source.stores.ring)
@@ -74,7 +74,7 @@ async def verify_standbys(
             topics=deployment.config.topics,
             is_pushed=deployment.config.push.wants,
         )
-        async with contextlib.aclosing(verify.run(tell)) as findings:
+        async with contextlib.aclosing(verify.run(on_progress)) as findings:
             yield findings
 
 
@@ -100,7 +100,7 @@ class _StandbyVerify:
         self._catalogue = catalogue
         self._audit = StandbyAudit(view=reader.view, new_task=reader.fetches.task, clock=reader.clock)
 
-    async def run(self, tell: Callable[[str], None]) -> AsyncGenerator[Finding, None]:
+    async def run(self, on_progress: Callable[[str], None]) -> AsyncGenerator[Finding, None]:
         foreign = await asyncio.to_thread(_foreign, self._request.log_dirs, self._reader.identity.cluster_id)
         for finding in (*foreign.values(), *self._unidentified(foreign)):
             yield finding
@@ -108,7 +108,7 @@ class _StandbyVerify:
         wanted = await self._wanted(copies)
         facts = await self._catalogued({partition.topic_id for partition, _ in wanted})
         for number, (partition, newest) in enumerate(wanted, start=1):
-            tell(f"{number} of {len(wanted)} partitions, now in {partition.topic_partition}")
+            on_progress(f"{number} of {len(wanted)} partitions, now in {partition.topic_partition}")
             found = copies.get(partition, ())
             for finding in await self._of_partition(partition, newest, found, facts):
                 yield finding

@@ -77,7 +77,7 @@ class StoreRestoreRequest:
         is_timestamped: the stores keep the timestamp of each record before its value.
         is_compacted: of all changelogs, as a person gave it; None takes it from configuration and catalogue.
         reads_log_dirs: read also the log dirs of this host, which may have what is not in the tier yet.
-        tell: is called with reports of progress.
+        on_progress: is called with lines about the progress.
         metrics_file: file for the metrics of the restore; None for none. Not for stores of Kafka Streams.
     """
 
@@ -88,7 +88,7 @@ class StoreRestoreRequest:
     is_compacted: bool | None
     reads_log_dirs: bool
     source: SourceRequest
-    tell: Callable[[str], None]
+    on_progress: Callable[[str], None]
     streams: StreamsTarget | None = None
     metrics_file: Path | None = None
 
@@ -194,7 +194,7 @@ class StoreRestore:
 
     async def _run_streams(self, streams: StreamsTarget) -> list[StoreOutcome]:
         names = [planned.partition for planned in self.plans]
-        done = await streams.restore(self._source, names, clock=self._clock, tell=self._request.tell)
+        done = await streams.restore(self._source, names, clock=self._clock, on_progress=self._request.on_progress)
         return [_streams_outcome(planned, done[planned.partition]) for planned in self.plans]
 
     async def _register(
@@ -253,7 +253,7 @@ async def store_restore(deployment: Deployment, request: StoreRestoreRequest) ->
     """
     await asyncio.to_thread(deployment.require_outside_log_dirs, request.into)
     clock = SystemClock()
-    async with restore_source(deployment, request.source, clock=clock, tell=request.tell) as source:
+    async with restore_source(deployment, request.source, clock=clock, on_progress=request.on_progress) as source:
         partitions = await source.partitions(request.names)
         views = {each: await source.view(each) for each in partitions}
         retention = await _delete_retention(deployment, source, views, request)

@@ -74,7 +74,7 @@ class TopicRestoreRequest:
         accepts_holes: restore partitions although offsets in their middle are missing.
         journal: directory of journal and offset map; None is one of the job in the state directory.
         patience_s: how long tierd waits for the target or the store without any progress.
-        tell: is called with reports of progress.
+        on_progress: is called with lines about the progress.
     """
 
     topics: tuple[str, ...]
@@ -89,7 +89,7 @@ class TopicRestoreRequest:
     journal: Path | None = None
     patience_s: float = 600.0
     source: SourceRequest = field(default_factory=SourceRequest)
-    tell: Callable[[str], None] = lambda _: None
+    on_progress: Callable[[str], None] = lambda _: None
 
     def job(self, *, source_cluster: str, target_cluster: str) -> dict[str, Any]:
         """Return what tells this restore from others."""
@@ -171,15 +171,17 @@ async def topic_restore_job(deployment: Deployment, request: TopicRestoreRequest
     clock = SystemClock()
     config = deployment.config
     async with (
-        restore_source(deployment, request.source, clock=clock, tell=request.tell) as source,
+        restore_source(deployment, request.source, clock=clock, on_progress=request.on_progress) as source,
         open_target(request.to, clock=clock, patience_s=request.patience_s) as target,
     ):
         names = await _topics(source, request)
         prices = await asyncio.to_thread(prices_of, config.remote, config.cost.price_file)
         making = PlanMaking(deployment, source, _plan_request(request, names), None, clock=clock)
-        plan = await making.plan(prices=prices, tell=request.tell)
+        plan = await making.plan(prices=prices, on_progress=request.on_progress)
         if request.from_time_ms is not None:
-            plan = await _begun_at(plan, request.from_time_ms, deployment, source, clock=clock, tell=request.tell)
+            plan = await _begun_at(
+                plan, request.from_time_ms, deployment, source, clock=clock, on_progress=request.on_progress
+            )
         by_name = {each.partition.topic: plan.topics.get(each.partition.topic_id) for each in plan.plans}
         topics = [_restored_topic(name, by_name.get(name), plan.wanted, request) for name in names]
         job = request.job(source_cluster=source.identity.cluster_id, target_cluster=target.cluster_id)
@@ -230,7 +232,7 @@ async def _begun_at(
     source: RestoreSource,
     *,
     clock: SystemClock,
-    tell: Callable[[str], None],
+    on_progress: Callable[[str], None],
 ) -> LogDirPlan:
     """Return the plan without the records before the first one of a time or later, in each partition."""
     async with fetch_service(
@@ -253,14 +255,14 @@ async def _begun_at(
                 raise found
             return None if found is None else found.offset
 
-        return replace(plan, plans=tuple(await begun_plans(plan.plans, first_offset, tell=tell)))
+        return replace(plan, plans=tuple(await begun_plans(plan.plans, first_offset, on_progress=on_progress)))
 
 
 async def begun_plans(
     plans: Sequence[PartitionPlan],
     first_offset: Callable[[TopicIdPartition], Awaitable[int | None]],
     *,
-    tell: Callable[[str], None],
+    on_progress: Callable[[str], None],
 ) -> list[PartitionPlan]:
     """Begin each plan that is not refused at its first offset; without one nothing of it is left.
 
@@ -269,7 +271,7 @@ async def begun_plans(
     Args:
         plans: of the partitions.
         first_offset: finds the first wanted offset of a partition.
-        tell: is called with reports of progress.
+        on_progress: is called with lines about the progress.
 
     Raises:
         TierError: the first failure of ``first_offset``.
@@ -283,7 +285,7 @@ async def begun_plans(
                 first = await first_offset(plan.partition)
             plan = _from(plan, plan.end_offset if first is None else first)
         found += 1
-        tell(f"looking for the first records: {found} of {len(plans)} partitions")
+        on_progress(f"looking for the first records: {found} of {len(plans)} partitions")
         return plan
 
     try:

@@ -14,7 +14,7 @@ from tierd.serve import Outage, Service
 
 log = structlog.get_logger()
 
-Probe = Callable[[], Awaitable[object]]
+ProbeService = Callable[[], Awaitable[object]]
 """Small call to a service. The watch learns the outcome as it does that of every call."""
 
 _PROBE_BACKOFF: Final = Backoff(base_s=3.0, cap_s=15.0)
@@ -147,7 +147,7 @@ class ServiceWatch:
             case None if call.outcome == "cancelled":
                 self.object_store.cancelled(call.duration_s)
 
-    async def run(self, probes: Mapping[Service, Probe]) -> None:
+    async def run(self, probes: Mapping[Service, ProbeService]) -> None:
         """Ask a service that failed, and that no other call reaches, until it answers; ends only when cancelled.
 
         A daemon with nothing to copy would otherwise report an outage that is over. No service that answers is asked.
@@ -156,7 +156,7 @@ class ServiceWatch:
             for service, probe in probes.items():
                 group.create_task(self._ask_again(self._watched[service], probe), name=f"probe {service}")
 
-    async def _ask_again(self, reachability: Reachability, probe: Probe) -> None:
+    async def _ask_again(self, reachability: Reachability, probe: ProbeService) -> None:
         failures = 0
         while True:
             await reachability.suspected.wait()
@@ -168,7 +168,7 @@ class ServiceWatch:
             elif reachability.quiet_s >= pause_s:
                 await self._probe(reachability, probe)
 
-    async def _probe(self, reachability: Reachability, probe: Probe) -> None:
+    async def _probe(self, reachability: Reachability, probe: ProbeService) -> None:
         try:
             async with asyncio.timeout(_PROBE_TIMEOUT_S):
                 await probe()

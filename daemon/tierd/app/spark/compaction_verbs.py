@@ -5,8 +5,6 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
-from pydantic import JsonValue
-
 from tierd.app.engine.compose import standing_in
 from tierd.app.engine.deployment import Deployment
 from tierd.app.spark.build_pipeline import Pipeline, build_pipeline, require_pipeline, require_spark
@@ -19,6 +17,7 @@ from tierd.serve import (
     STATUS,
     CompactionPlan,
     CompactRequest,
+    JsonObject,
     PipelineSummary,
     RunBegun,
     StatusRequest,
@@ -28,8 +27,6 @@ from tierd.serve import (
 from tierd.tasks import end_tasks
 
 _POLL_INTERVAL_S: Final = 1.0
-Facts = dict[str, JsonValue]
-Tell = Callable[[str], None]
 
 
 async def plan_compaction(deployment: Deployment, names: Sequence[TopicPartition]) -> CompactionPlan:
@@ -52,8 +49,10 @@ async def plan_compaction(deployment: Deployment, names: Sequence[TopicPartition
     return answer
 
 
-async def compact(deployment: Deployment, names: Sequence[TopicPartition], *, tell: Tell) -> Facts:
-    """Have one run done and return its report; ``tell`` is called with the progress.
+async def compact(
+    deployment: Deployment, names: Sequence[TopicPartition], *, on_progress: Callable[[str], None]
+) -> JsonObject:
+    """Have one run done and return its report; ``on_progress`` is called with the progress.
 
     Cancelled, a run of this process ends and abandons what it began; a run of the daemon goes on.
 
@@ -66,39 +65,43 @@ async def compact(deployment: Deployment, names: Sequence[TopicPartition], *, te
         TierError: the run could not begin.
     """
 
-    async def run_here() -> Facts:
+    async def run_here() -> JsonObject:
         await require_spark(deployment)
         async with standing_in(deployment) as (engine, tiering):
             await require_pipeline(engine)
             pipeline = build_pipeline(engine, tiering)
             pipeline.candidates.require_led(list(names) or None)
-            return await _run_here(pipeline, names, tell)
+            return await _run_here(pipeline, names, on_progress)
 
     match await ask_or_run(deployment.state_dir, COMPACT, CompactRequest(partitions=tuple(names)), run_here):
         case RunBegun(run_id=run_id):
             # A daemon that goes away from now on takes the run with it: this process begins no other.
-            return await _watched(deployment.state_dir, str(run_id), tell)
+            return await _watched(deployment.state_dir, str(run_id), on_progress)
         case CompactionPlan():
             raise PipelineError("the daemon planned a run instead of beginning one", remedy="see tierd status")
         case report:
             return report
 
 
-async def _run_here(pipeline: Pipeline, names: Sequence[TopicPartition], tell: Tell) -> Facts:
-    reporting = asyncio.create_task(_report_regularly(pipeline, tell), name="progress")
+async def _run_here(
+    pipeline: Pipeline, names: Sequence[TopicPartition], on_progress: Callable[[str], None]
+) -> JsonObject:
+    reporting = asyncio.create_task(_report_regularly(pipeline, on_progress), name="progress")
     try:
         return report_json(await pipeline.scheduler.run_now(list(names) or None))
     finally:
         await end_tasks([reporting])
 
 
-async def _report_regularly(pipeline: Pipeline, tell: Tell) -> None:
+async def _report_regularly(pipeline: Pipeline, on_progress: Callable[[str], None]) -> None:
     while True:
-        _report_progress(PipelineSummary.model_validate({"enabled": False, **pipeline_facts(pipeline.scheduler)}), tell)
+        _report_stage(
+            PipelineSummary.model_validate({"enabled": False, **pipeline_facts(pipeline.scheduler)}), on_progress
+        )
         await asyncio.sleep(_POLL_INTERVAL_S)
 
 
-async def _watched(state_dir: Path, run_id: str, tell: Tell) -> Facts:
+async def _watched(state_dir: Path, run_id: str, on_progress: Callable[[str], None]) -> JsonObject:
     """Ask the daemon for the progress of a run until the run has ended; return its report."""
     while True:
         pipeline = (await ask(state_dir, STATUS, StatusRequest())).pipeline
@@ -109,20 +112,20 @@ async def _watched(state_dir: Path, run_id: str, tell: Tell) -> Facts:
             return last.to_json()
         if running is None or running.run_id != run_id:  # another run may have begun and ended since
             return await asyncio.to_thread(_remembered, state_dir, run_id)
-        _report_progress(pipeline, tell)
+        _report_stage(pipeline, on_progress)
         await asyncio.sleep(_POLL_INTERVAL_S)
 
 
-def _remembered(state_dir: Path, run_id: str) -> Facts:
+def _remembered(state_dir: Path, run_id: str) -> JsonObject:
     for report in reversed(RunHistory(state_dir).read()):
         if report.run_id == run_id:
             return report_json(report)
     raise PipelineError(f"the daemon knows no run {run_id}", remedy="see tierd compact --history")
 
 
-def _report_progress(pipeline: PipelineSummary, tell: Tell) -> None:
+def _report_stage(pipeline: PipelineSummary, on_progress: Callable[[str], None]) -> None:
     running = pipeline.running
     if running is None:
         return
     share = f" {100 * running.done // running.total} %" if running.total else ""
-    tell(f"{running.stage}{share}, {running.groups_replaced} groups replaced")
+    on_progress(f"{running.stage}{share}, {running.groups_replaced} groups replaced")

@@ -9,8 +9,8 @@ import typer
 from tierd.app import Deployment, found_offset, run_in_loop, tier_reader
 from tierd.cli.moments import timestamp_ms_of
 from tierd.cli.options import DEFAULT_CONFIG, ConfigOption, JsonOption, PartitionArgument
-from tierd.cli.printing import print_bytes
-from tierd.cli.record_lines import as_text_line
+from tierd.cli.output.printing import print_bytes
+from tierd.cli.output.record_lines import as_text_line
 from tierd.cli.session import begin
 from tierd.log import as_json_line
 from tierd.model import IsolationLevel, TopicPartition

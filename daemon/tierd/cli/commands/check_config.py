@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from pydantic import JsonValue
 
-from tierd.cli.display import print_table
 from tierd.cli.failures import ExitCode
-from tierd.cli.layout import plain_table
 from tierd.cli.options import DEFAULT_CONFIG, ConfigOption, JsonOption
-from tierd.cli.printing import print_json, print_line
+from tierd.cli.output.display import print_table
+from tierd.cli.output.layout import plain_table
+from tierd.cli.output.printing import print_json, print_line
 from tierd.config import TierdConfig, config_warnings, load_config, read_masked
 from tierd.errors import ConfigError, ConfigFault, SparkMissingError
 

@@ -4,24 +4,22 @@ from datetime import UTC, datetime
 from typing import Annotated, cast
 
 import typer
-from pydantic import JsonValue
 
 import tierd.app
 from tierd.app import past_runs
 from tierd.cli.asking import state_dir_of
-from tierd.cli.display import print_table
 from tierd.cli.failures import ExitCode
-from tierd.cli.json_lists import print_list
-from tierd.cli.layout import plain_table
 from tierd.cli.options import DEFAULT_CONFIG, ConfigOption, JsonObjectOption, JsonOption, PartitionsArgument
-from tierd.cli.printing import print_error, print_json, print_line
-from tierd.cli.progress_line import progress_line
+from tierd.cli.output.display import print_table
+from tierd.cli.output.json_lists import print_list
+from tierd.cli.output.layout import plain_table
+from tierd.cli.output.printing import print_error, print_json, print_line
+from tierd.cli.output.progress_line import progress_line
 from tierd.cli.session import begin
 from tierd.model import TopicPartition
-from tierd.serve import CompactionPlan
+from tierd.serve import CompactionPlan, JsonObject
 from tierd.sizes import human_size
 
-Facts = dict[str, JsonValue]
 _WENT_WELL = ("succeeded", "nothing_due")
 
 
@@ -49,7 +47,7 @@ def compact(
         raise typer.Exit(ExitCode.USAGE)
     names = [TopicPartition.parse(name) for name in partitions or []]
     if history:
-        runs = cast("list[Facts]", past_runs(state_dir_of(config)))
+        runs = cast("list[JsonObject]", past_runs(state_dir_of(config)))
         if as_json or as_object:
             print_list(runs, as_object=as_object)
         else:
@@ -61,7 +59,7 @@ def compact(
         _print_plan(tierd.app.run_in_loop(tierd.app.plan_compaction(deployment, names)), as_json=as_json)
         return
     with progress_line("compact") as report_progress:
-        report = tierd.app.run_in_loop(tierd.app.compact(deployment, names, tell=report_progress))
+        report = tierd.app.run_in_loop(tierd.app.compact(deployment, names, on_progress=report_progress))
     if as_json:
         print_json(report)
     else:
@@ -88,7 +86,7 @@ def _print_plan(plan: CompactionPlan, *, as_json: bool) -> None:
     print_line(f"{len(plan.planned) - len(audited)} partitions would be worked on, {len(plan.skipped)} not{words}")
 
 
-def _print_report(report: Facts) -> None:
+def _print_report(report: JsonObject) -> None:
     before, after = int(str(report["bytes_before"])), int(str(report["bytes_after"]))
     print_line(
         f"{str(report['outcome']).replace('_', ' ')}: {report['partitions']} partitions, "
@@ -98,7 +96,7 @@ def _print_report(report: Facts) -> None:
     if report["audited_segments"]:
         size = human_size(int(str(report["audited_bytes"])))
         print_line(f"audited: {report['audited_segments']} segments, {size}; {report['damaged_segments']} damaged")
-    unread = cast("Facts", report["counts"]).get("batches_unread", 0)
+    unread = cast("JsonObject", report["counts"]).get("batches_unread", 0)
     if unread:
         print_line(f"not opened: {unread} batches that unpack to more than tierd opens; they stay as they are")
     for problem in cast("list[str]", report["problems"]):
@@ -107,7 +105,7 @@ def _print_report(report: Facts) -> None:
         print_error(f"  next: see {report['log_file']}")
 
 
-def _print_runs(runs: list[Facts]) -> None:
+def _print_runs(runs: list[JsonObject]) -> None:
     columns = ("attempt", "seconds", "partitions", "replaced", "failed", "before", "after")
     table = plain_table(("began (UTC)", "run", "trigger", "outcome"), columns, "problems")
     for run in runs:

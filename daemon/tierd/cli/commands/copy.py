@@ -7,11 +7,11 @@ import typer
 from pydantic import JsonValue
 
 from tierd.app import Deployment, copy_once, run_in_loop, tune_memory
-from tierd.cli.display import print_table
 from tierd.cli.failures import ExitCode, exit_code_of, print_failure
-from tierd.cli.json_lists import print_list
-from tierd.cli.layout import PlainTable, plain_table
 from tierd.cli.options import DEFAULT_CONFIG, ConfigOption, JsonObjectOption, JsonOption, PartitionsArgument
+from tierd.cli.output.display import print_table
+from tierd.cli.output.json_lists import print_list
+from tierd.cli.output.layout import PlainTable, plain_table
 from tierd.cli.session import begin
 from tierd.model import TopicPartition
 from tierd.tiering import CopyOutcome

@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tierd.cli.asking import ask_daemon
-from tierd.cli.json_lists import print_list
 from tierd.cli.options import (
     DEFAULT_CONFIG,
     ConfigOption,
@@ -14,8 +13,9 @@ from tierd.cli.options import (
     PartitionsArgument,
     SocketOption,
 )
+from tierd.cli.output.json_lists import print_list
+from tierd.cli.output.printing import print_line
 from tierd.cli.peer_requests import ask_node
-from tierd.cli.printing import print_line
 from tierd.model import TopicPartition
 from tierd.serve import PAUSE, RESUME, SYNC, ControlVerb, PartitionNames, PartitionsRequest
 

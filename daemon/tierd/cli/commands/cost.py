@@ -9,10 +9,10 @@ from pydantic import JsonValue
 
 from tierd.app import broker_cost
 from tierd.cli.costs import cost_json, cost_parts
-from tierd.cli.display import print_table
-from tierd.cli.layout import PlainTable, plain_table
 from tierd.cli.options import DEFAULT_CONFIG, ConfigOption, JsonOption
-from tierd.cli.printing import print_json, print_line
+from tierd.cli.output.display import print_table
+from tierd.cli.output.layout import PlainTable, plain_table
+from tierd.cli.output.printing import print_json, print_line
 from tierd.cli.session import log_to_stderr
 from tierd.config import PricedTierSettings, load_part
 from tierd.cost import CostReport, RequestClass, TopicCost

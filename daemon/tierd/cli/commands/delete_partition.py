@@ -7,7 +7,7 @@ import typer
 from tierd.app import Deployment, require_confirmed, run_in_loop
 from tierd.app import delete_partition as delete_whole_partition
 from tierd.cli.options import DEFAULT_CONFIG, ConfigOption, JsonOption, PartitionArgument
-from tierd.cli.printing import print_json, print_line
+from tierd.cli.output.printing import print_json, print_line
 from tierd.cli.session import begin
 from tierd.model import TopicPartition, uuid_from_text
 from tierd.serve import DeletePartitionRequest

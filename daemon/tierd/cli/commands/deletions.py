@@ -10,11 +10,11 @@ import typer
 
 from tierd.cli.asking import state_dir_of
 from tierd.cli.completion import partition_names
-from tierd.cli.display import print_table
-from tierd.cli.json_lists import printed_lines
-from tierd.cli.layout import plain_table
 from tierd.cli.moments import timestamp_ms_of
 from tierd.cli.options import DEFAULT_CONFIG, ConfigOption, JsonObjectOption, JsonOption
+from tierd.cli.output.display import print_table
+from tierd.cli.output.json_lists import printed_lines
+from tierd.cli.output.layout import plain_table
 from tierd.config import parse_duration_s
 from tierd.model import TopicPartition
 from tierd.sizes import human_size

@@ -10,7 +10,7 @@ from pathlib import Path
 from tierd.cli.commands.run import run_foreground
 from tierd.cli.demo.writer import prepare
 from tierd.cli.options import DEFAULT_CONFIG, ConfigOption
-from tierd.cli.printing import print_line
+from tierd.cli.output.printing import print_line
 from tierd.cli.session import log_to_stderr
 from tierd.config import TierdConfig, load_config
 

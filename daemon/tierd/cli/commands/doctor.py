@@ -12,7 +12,7 @@ from tierd.cli.doctor.facts import DoctorFinding, Facts, ProbeFailure
 from tierd.cli.doctor.report import answer, diagnose, needs_a_person, page_lines
 from tierd.cli.failures import ExitCode
 from tierd.cli.options import DEFAULT_CONFIG, JsonOption, SocketOption
-from tierd.cli.printing import print_json, print_line
+from tierd.cli.output.printing import print_json, print_line
 from tierd.errors import StateDirError, TierError
 from tierd.masking import Masking
 

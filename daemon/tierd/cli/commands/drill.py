@@ -4,14 +4,10 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from pydantic import JsonValue
 
 import tierd.app
 from tierd.cli.asking import state_dir_of
-from tierd.cli.display import print_table
 from tierd.cli.failures import ExitCode
-from tierd.cli.json_lists import print_list
-from tierd.cli.layout import plain_table
 from tierd.cli.moments import utc_text
 from tierd.cli.options import (
     DEFAULT_CONFIG,
@@ -22,8 +18,11 @@ from tierd.cli.options import (
     JsonOption,
     PartitionsArgument,
 )
-from tierd.cli.printing import print_error, print_line
-from tierd.cli.progress_line import ReportProgress, progress_line
+from tierd.cli.output.display import print_table
+from tierd.cli.output.json_lists import print_list
+from tierd.cli.output.layout import plain_table
+from tierd.cli.output.printing import print_error, print_line
+from tierd.cli.output.progress_line import ReportProgress, progress_line
 from tierd.cli.session import begin
 from tierd.model import TopicIdPartition, TopicPartition
 from tierd.sizes import human_size
@@ -32,8 +31,7 @@ from tierd.sizes import human_size
 if TYPE_CHECKING:
     from tierd.app import DrillProgress, DrillResult
     from tierd.restore import DrilledPartition
-
-Facts = dict[str, JsonValue]
+    from tierd.serve import JsonObject
 
 
 def drill(
@@ -95,7 +93,7 @@ def drill(
     is_json = as_json or as_object
     with progress_line("drill") as report_progress:
         show = _DrillOutput(results, report_progress, is_json=is_json)
-        run = tierd.app.drill(deployment, request, source, show.callbacks(), tell=report_progress)
+        run = tierd.app.drill(deployment, request, source, show.callbacks(), on_progress=report_progress)
         tierd.app.run_in_loop(run)
     if is_json:
         print_list([_result_json(result) for result in results], as_object=as_object)
@@ -182,10 +180,10 @@ def _print_history(drills: "list[DrilledPartition]", *, as_json: bool, as_object
         print_line("no partition was drilled yet")
 
 
-def _result_json(result: "DrillResult") -> Facts:
+def _result_json(result: "DrillResult") -> "JsonObject":
     return {**_drilled_json(result.drilled), "kept": None if result.kept is None else str(result.kept)}
 
 
-def _drilled_json(drilled: "DrilledPartition") -> Facts:
-    facts: Facts = {**asdict(drilled), "checks": list(drilled.checks), "outcome": drilled.outcome.value}
+def _drilled_json(drilled: "DrilledPartition") -> "JsonObject":
+    facts: JsonObject = {**asdict(drilled), "checks": list(drilled.checks), "outcome": drilled.outcome.value}
     return facts

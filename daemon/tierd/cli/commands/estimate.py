@@ -9,12 +9,12 @@ import typer
 from pydantic import JsonValue
 
 from tierd.cli.costs import cost_json, cost_parts
-from tierd.cli.display import print_table
-from tierd.cli.layout import PlainTable, plain_table
 from tierd.cli.moments import duration_s_of
 from tierd.cli.options import JsonOption
-from tierd.cli.printing import print_json, print_line
-from tierd.cli.progress_line import progress_line
+from tierd.cli.output.display import print_table
+from tierd.cli.output.layout import PlainTable, plain_table
+from tierd.cli.output.printing import print_json, print_line
+from tierd.cli.output.progress_line import progress_line
 from tierd.cli.session import log_to_stderr
 from tierd.config import format_duration
 from tierd.cost import Bound, Cost, Plan, PriceList, TopicEstimate, estimate_log_dirs, load_prices
@@ -66,7 +66,7 @@ def estimate(
         compression_level=compression_level or None,
     )
     with progress_line("estimating") as report_progress:
-        topics = estimate_log_dirs(log_dirs, prices, plan, report_progress=report_progress)
+        topics = estimate_log_dirs(log_dirs, prices, plan, on_progress=report_progress)
     if as_json:
         print_json({"currency": prices.currency, "topics": [_as_json(topic) for topic in topics]})
         return

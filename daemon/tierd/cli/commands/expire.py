@@ -8,12 +8,12 @@ import typer
 from tierd.app import Deployment, run_in_loop
 from tierd.app import expire as expire_partitions
 from tierd.cli.asking import daemon_state_dir
-from tierd.cli.display import print_table
 from tierd.cli.failures import ExitCode
-from tierd.cli.json_lists import print_list
-from tierd.cli.layout import plain_table
 from tierd.cli.options import DEFAULT_CONFIG, ConfigOption, JsonObjectOption, JsonOption, PartitionsArgument
-from tierd.cli.printing import print_error, print_line
+from tierd.cli.output.display import print_table
+from tierd.cli.output.json_lists import print_list
+from tierd.cli.output.layout import plain_table
+from tierd.cli.output.printing import print_error, print_line
 from tierd.cli.session import begin
 from tierd.model import TopicPartition
 from tierd.serve import ExpiredPartition, ExpireRequest

@@ -9,7 +9,7 @@ from pydantic import JsonValue
 from tierd.app import explain_offset, run_in_loop
 from tierd.cli.failures import ExitCode
 from tierd.cli.options import DEFAULT_CONFIG, ConfigOption, JsonOption, PartitionArgument
-from tierd.cli.printing import print_json, print_line
+from tierd.cli.output.printing import print_json, print_line
 from tierd.cli.session import begin_with_logs
 from tierd.model import TopicPartition
 from tierd.tiering import Explanation, OffsetPlace

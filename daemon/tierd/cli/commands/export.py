@@ -9,9 +9,7 @@ import typer
 from pydantic import JsonValue
 
 from tierd.app import Deployment, SourceRequest, run_in_loop
-from tierd.cli.display import print_table
 from tierd.cli.failures import ExitCode, exit_code_of
-from tierd.cli.layout import plain_table
 from tierd.cli.moments import timestamp_ms_of
 from tierd.cli.options import (
     DEFAULT_CONFIG,
@@ -23,8 +21,10 @@ from tierd.cli.options import (
     TopicPatternsArgument,
     require_patterns,
 )
-from tierd.cli.printing import print_error, print_json, print_line
-from tierd.cli.progress_line import progress_bar, progress_line
+from tierd.cli.output.display import print_table
+from tierd.cli.output.layout import plain_table
+from tierd.cli.output.printing import print_error, print_json, print_line
+from tierd.cli.output.progress_line import progress_bar, progress_line
 from tierd.cli.restore_options import DryRunOption
 from tierd.cli.session import begin
 from tierd.config import parse_bytes
@@ -133,8 +133,8 @@ async def _export(
 
     outcomes: Sequence[ExportedRange] = ()
     async with contextlib.AsyncExitStack() as stack:
-        with progress_line("planning") as tell:
-            job = await stack.enter_async_context(export_job(deployment, request, tell=tell))
+        with progress_line("planning") as report_progress:
+            job = await stack.enter_async_context(export_job(deployment, request, on_progress=report_progress))
         if not is_plan:
             with progress_bar("exporting") as report_progress:
                 outcomes = await job.run(

@@ -6,12 +6,12 @@ import typer
 from pydantic import JsonValue
 
 from tierd.app import Deployment, GroupPosition, GroupPositions, group_positions, run_in_loop
-from tierd.cli.display import print_table
-from tierd.cli.json_lists import print_list
-from tierd.cli.layout import PlainTable, plain_table
 from tierd.cli.moments import timestamp_ms_of, utc_text
 from tierd.cli.options import DEFAULT_CONFIG, ConfigOption, JsonObjectOption, JsonOption
-from tierd.cli.printing import print_error, print_line
+from tierd.cli.output.display import print_table
+from tierd.cli.output.json_lists import print_list
+from tierd.cli.output.layout import PlainTable, plain_table
+from tierd.cli.output.printing import print_error, print_line
 from tierd.cli.session import begin
 
 

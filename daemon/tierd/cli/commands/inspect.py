@@ -5,10 +5,10 @@ from typing import Annotated
 
 import typer
 
-from tierd.cli.printing import print_error, print_json, print_line
+from tierd.cli.output.printing import print_error, print_json, print_line
 from tierd.cli.session import log_to_stderr
 from tierd.errors import TierError
-from tierd.log import Damage, Decoded, FileFound, Finding, Note, inspect_path
+from tierd.log import Damage, Decoded, FileFound, InspectionFinding, Note, inspect_path
 
 _REACHED_NOTHING = 3
 
@@ -53,7 +53,7 @@ def inspect(
         raise typer.Exit(1)
 
 
-def _count(counts: dict[str, int], finding: Finding) -> None:
+def _count(counts: dict[str, int], finding: InspectionFinding) -> None:
     match finding:
         case FileFound():
             counts["files"] += finding.kind not in ("log dir", "partition")
@@ -65,7 +65,7 @@ def _count(counts: dict[str, int], finding: Finding) -> None:
             pass
 
 
-def _print(finding: Finding, *, as_json: bool) -> None:
+def _print(finding: InspectionFinding, *, as_json: bool) -> None:
     if as_json:
         print_json(_as_json(finding))
         return
@@ -73,7 +73,7 @@ def _print(finding: Finding, *, as_json: bool) -> None:
         print_line(line)
 
 
-def _as_text(finding: Finding) -> list[str]:
+def _as_text(finding: InspectionFinding) -> list[str]:
     match finding:
         case FileFound(path, kind, size_bytes):
             return ["", f"{path}: {kind}" + (f", {size_bytes} bytes" if kind not in ("log dir", "partition") else "")]
@@ -94,7 +94,7 @@ def _plain(value: object) -> str:
     return "none" if value is None else str(value)
 
 
-def _as_json(finding: Finding) -> dict[str, object]:
+def _as_json(finding: InspectionFinding) -> dict[str, object]:
     match finding:
         case FileFound(path, kind, size_bytes):
             content: dict[str, object] = {"type": "file", "path": str(path), "kind": kind, "size_bytes": size_bytes}

@@ -7,7 +7,7 @@ import typer
 
 from tierd.cli.main import build_app
 from tierd.cli.man_pages import man_pages as pages_of
-from tierd.cli.printing import print_line
+from tierd.cli.output.printing import print_line
 from tierd.version import __version__
 
 

@@ -10,8 +10,8 @@ import typer
 
 from tierd.app import Deployment, export_metadata, import_metadata, run_in_loop
 from tierd.cli.options import DEFAULT_CONFIG, ConfigOption
-from tierd.cli.printing import print_exactly, print_line
-from tierd.cli.progress_line import progress_line
+from tierd.cli.output.printing import print_exactly, print_line
+from tierd.cli.output.progress_line import progress_line
 from tierd.cli.session import begin
 from tierd.errors import NotConfirmedError, StateDirError
 from tierd.files import open_regular
@@ -33,7 +33,7 @@ def export(
     """
     deployment = Deployment(begin(config), config)
     with progress_line("exporting") as report_progress, _writer(file) as write:
-        run_in_loop(export_metadata(deployment, write, tell=report_progress))
+        run_in_loop(export_metadata(deployment, write, on_progress=report_progress))
 
 
 def import_(
@@ -53,7 +53,7 @@ def import_(
     """
     deployment = Deployment(begin(config), config)
     with progress_line("importing") as report_progress:
-        counts = run_in_loop(import_metadata(deployment, file, tell=report_progress))
+        counts = run_in_loop(import_metadata(deployment, file, on_progress=report_progress))
     before = f", {counts.present} of them were there already" if counts.present else ""
     print_line(f"{counts.partitions} partitions with {counts.rows} rows imported{before}")
 

@@ -6,11 +6,11 @@ import typer
 from pydantic import JsonValue
 
 from tierd.app import list_offsets, run_in_loop
-from tierd.cli.display import print_table
-from tierd.cli.layout import plain_table
 from tierd.cli.moments import timestamp_ms_of
 from tierd.cli.options import DEFAULT_CONFIG, ConfigOption, JsonOption, PartitionArgument
-from tierd.cli.printing import print_json
+from tierd.cli.output.display import print_table
+from tierd.cli.output.layout import plain_table
+from tierd.cli.output.printing import print_json
 from tierd.cli.session import begin_with_logs
 from tierd.model import TimestampOffset, TopicPartition
 

@@ -3,10 +3,10 @@
 from datetime import UTC, datetime
 
 from tierd.cli.asking import ask_daemon
-from tierd.cli.display import print_group
-from tierd.cli.json_lists import print_list
-from tierd.cli.layout import Cell, plain_table, plain_text
 from tierd.cli.options import DEFAULT_CONFIG, ConfigOption, JsonObjectOption, JsonOption, SocketOption
+from tierd.cli.output.display import print_group
+from tierd.cli.output.json_lists import print_list
+from tierd.cli.output.layout import Cell, plain_table, plain_text
 from tierd.serve import PEERS, PeersRequest, PeerSummary
 
 

@@ -9,8 +9,8 @@ from tierd.app import Deployment, run_in_loop
 from tierd.app import rebuild_metadata as rebuild
 from tierd.cli.failures import ExitCode
 from tierd.cli.options import DEFAULT_CONFIG, AcceptUnauthenticatedOption, ConfigOption, JsonOption
-from tierd.cli.printing import print_error, print_json, print_line
-from tierd.cli.progress_line import progress_line
+from tierd.cli.output.printing import print_error, print_json, print_line
+from tierd.cli.output.progress_line import progress_line
 from tierd.cli.session import begin
 from tierd.tiering import RebuildReport
 
@@ -36,7 +36,7 @@ def rebuild_metadata(
     deployment = Deployment(begin(config), config)
     with progress_line("rebuilding") as report_progress:
         rebuilding = rebuild(
-            deployment, dry_run=dry_run, accepts_unauthenticated=accept_unauthenticated, tell=report_progress
+            deployment, dry_run=dry_run, accepts_unauthenticated=accept_unauthenticated, on_progress=report_progress
         )
         report = run_in_loop(rebuilding)
     if as_json:

@@ -8,9 +8,9 @@ from pydantic import JsonValue
 from tierd.cli.failures import ExitCode
 from tierd.cli.log_settings import SetOption, parse_settings
 from tierd.cli.options import JsonOption, PartitionDirectoryArgument
-from tierd.cli.printing import print_json
-from tierd.cli.progress_line import progress_line
-from tierd.cli.repair_output import as_json, print_repair
+from tierd.cli.output.printing import print_json
+from tierd.cli.output.progress_line import progress_line
+from tierd.cli.output.repair_output import as_json, print_repair
 from tierd.cli.session import log_to_stderr
 from tierd.clock import SystemClock
 from tierd.log import repair_partition

@@ -10,7 +10,6 @@ from pydantic import JsonValue
 from tierd.app import Deployment, RepairRequest, run_in_loop
 from tierd.app import repair_tier as repair
 from tierd.cli.failures import ExitCode
-from tierd.cli.json_lists import PrintItem, printed_lines
 from tierd.cli.moments import duration_s_of
 from tierd.cli.options import (
     DEFAULT_CONFIG,
@@ -20,8 +19,9 @@ from tierd.cli.options import (
     JsonOption,
     PartitionsArgument,
 )
-from tierd.cli.printing import print_line
-from tierd.cli.progress_line import progress_line
+from tierd.cli.output.json_lists import PrintItem, printed_lines
+from tierd.cli.output.printing import print_line
+from tierd.cli.output.progress_line import progress_line
 from tierd.cli.session import begin
 from tierd.model import TopicPartition, uuid_to_text
 from tierd.tiering import RepairOutcome, RepairResult
@@ -73,7 +73,7 @@ def repair_tier(
             is_confirmed=yes,
             accepts_unauthenticated=accept_unauthenticated,
             min_age_s=None if min_age is None else duration_s_of(min_age, "--min-age"),
-            tell=report_progress,
+            on_progress=report_progress,
         )
         as_json = as_json or as_object
         show = printed_lines(as_object=as_object) if as_json else contextlib.nullcontext(None)

@@ -11,8 +11,8 @@ from tierd.app import Deployment, run_in_loop
 from tierd.app import rewrap_keys as rewrap
 from tierd.cli.failures import ExitCode
 from tierd.cli.options import DEFAULT_CONFIG, ConfigOption, JsonOption, PartitionsArgument
-from tierd.cli.printing import print_json, print_line
-from tierd.cli.progress_line import progress_line
+from tierd.cli.output.printing import print_json, print_line
+from tierd.cli.output.progress_line import progress_line
 from tierd.cli.session import begin
 from tierd.model import TopicPartition
 from tierd.remote import RewrapOutcome, RewrapResult

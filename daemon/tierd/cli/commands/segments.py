@@ -9,12 +9,12 @@ from pydantic import JsonValue
 
 import tierd.app
 from tierd.app import HostMetadata, row_reader, run_in_loop
-from tierd.cli.display import print_table
-from tierd.cli.json_lists import print_list
-from tierd.cli.layout import PlainTable, plain_table
 from tierd.cli.moments import utc_text
 from tierd.cli.options import DEFAULT_CONFIG, ConfigOption, JsonObjectOption, JsonOption, PartitionArgument
-from tierd.cli.printing import print_json, print_line
+from tierd.cli.output.display import print_table
+from tierd.cli.output.json_lists import print_list
+from tierd.cli.output.layout import PlainTable, plain_table
+from tierd.cli.output.printing import print_json, print_line
 from tierd.cli.session import begin_with_metadata
 from tierd.metadata import SegmentChange
 from tierd.model import RemoteLogSegmentMetadata, TopicPartition, uuid_to_text

@@ -7,10 +7,10 @@ from typing import Annotated
 import typer
 
 from tierd.cli.asking import ask_daemon, until_interrupted
-from tierd.cli.display import live_group, print_group
-from tierd.cli.layout import Cell, Part, Style, plain_table, plain_text
 from tierd.cli.options import DEFAULT_CONFIG, ConfigOption, JsonOption, NodeOption, SocketOption
-from tierd.cli.printing import print_json
+from tierd.cli.output.display import live_group, print_group
+from tierd.cli.output.layout import Cell, LayoutPart, Style, plain_table, plain_text
+from tierd.cli.output.printing import print_json
 from tierd.cli.status_problems import (
     catalogue_lines,
     control_lines,
@@ -97,7 +97,7 @@ def _show_each(answers: Iterable[StatusAnswer], *, as_json: bool) -> None:
             show(*rendered(answer))
 
 
-def rendered(status: StatusAnswer) -> list[Part]:
+def rendered(status: StatusAnswer) -> list[LayoutPart]:
     """Return the answer for people: causes of not being ready first, then partitions by what needs a person."""
     head = plain_text(f"tierd {status.version}, process {status.pid}" + ("" if status.not_ready else ", ready"))
     causes = [plain_text(f"not ready: {cause}", "red") for cause in status.not_ready]

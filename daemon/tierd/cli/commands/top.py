@@ -8,10 +8,10 @@ from typing import Annotated
 import typer
 
 from tierd.cli.asking import ask_daemon, until_interrupted
-from tierd.cli.display import live_group
-from tierd.cli.layout import Part, plain_table, plain_text
 from tierd.cli.options import DEFAULT_CONFIG, ConfigOption, JsonOption, SocketOption
-from tierd.cli.printing import print_json
+from tierd.cli.output.display import live_group
+from tierd.cli.output.layout import LayoutPart, plain_table, plain_text
+from tierd.cli.output.printing import print_json
 from tierd.serve import STATUS, PartitionSummary, StatusAnswer, StatusRequest, TotalsSummary
 from tierd.sizes import human_size
 
@@ -93,7 +93,7 @@ def _show_each(answers: Iterator[StatusAnswer], *, as_json: bool) -> None:
             show(*rendered_rates(after, rates_between(before, after)))
 
 
-def rendered_rates(status: StatusAnswer, rates: Rates | None) -> list[Part]:
+def rendered_rates(status: StatusAnswer, rates: Rates | None) -> list[LayoutPart]:
     """Return the rates for people; without rates, a line that says why there are none."""
     head = plain_text(f"tierd {status.version}, process {status.pid}" + ("" if status.not_ready else ", ready"))
     causes = [plain_text(f"not ready: {cause}", "red") for cause in status.not_ready]
@@ -109,7 +109,7 @@ def rendered_rates(status: StatusAnswer, rates: Rates | None) -> list[Part]:
     return [head, *causes, lag, work, *_busiest(rates)]
 
 
-def _busiest(rates: Rates) -> list[Part]:
+def _busiest(rates: Rates) -> list[LayoutPart]:
     if not rates.partitions:
         return []
     table = plain_table(("busiest",), ("copied/s", "written/s", "to copy"), "")

@@ -15,13 +15,13 @@ import tierd.app
 import tierd.config
 from tierd.app import run_in_loop, tier_inventory
 from tierd.cli.completion import topic_names
-from tierd.cli.display import print_table
-from tierd.cli.json_lists import print_list
-from tierd.cli.layout import PlainTable, plain_table
 from tierd.cli.moments import utc_text
 from tierd.cli.options import DEFAULT_CONFIG, ConfigOption, JsonObjectOption, JsonOption
-from tierd.cli.printing import print_error, print_line
-from tierd.cli.progress_line import progress_bar
+from tierd.cli.output.display import print_table
+from tierd.cli.output.json_lists import print_list
+from tierd.cli.output.layout import PlainTable, plain_table
+from tierd.cli.output.printing import print_error, print_line
+from tierd.cli.output.progress_line import progress_bar
 from tierd.cli.session import begin, begin_with_metadata
 from tierd.model import uuid_to_text
 from tierd.sizes import human_size

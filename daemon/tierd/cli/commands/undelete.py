@@ -8,10 +8,10 @@ import typer
 from tierd.app import Deployment, run_in_loop
 from tierd.app import undelete as undelete_segments
 from tierd.cli.asking import daemon_state_dir
-from tierd.cli.display import print_table
-from tierd.cli.layout import plain_table
 from tierd.cli.options import DEFAULT_CONFIG, ConfigOption, JsonOption, PartitionArgument
-from tierd.cli.printing import print_json, print_line
+from tierd.cli.output.display import print_table
+from tierd.cli.output.layout import plain_table
+from tierd.cli.output.printing import print_json, print_line
 from tierd.cli.session import begin
 from tierd.errors import RefusedError
 from tierd.model import TopicPartition, uuid_from_text

@@ -14,7 +14,6 @@ import typer
 import tierd.app
 from tierd.app import Deployment, SourceRequest, StandbyVerifyRequest, run_in_loop, tier_reader, verify_standbys
 from tierd.cli.failures import ExitCode
-from tierd.cli.json_lists import printed_lines
 from tierd.cli.moments import duration_s_of, utc_text
 from tierd.cli.options import (
     DEFAULT_CONFIG,
@@ -24,8 +23,9 @@ from tierd.cli.options import (
     JsonOption,
     PartitionsArgument,
 )
-from tierd.cli.printing import print_line
-from tierd.cli.progress_line import step_line
+from tierd.cli.output.json_lists import printed_lines
+from tierd.cli.output.printing import print_line
+from tierd.cli.output.progress_line import step_line
 from tierd.cli.session import begin
 from tierd.model import TopicPartition
 from tierd.sizes import human_size
@@ -34,7 +34,6 @@ from tierd.tiering import DeepSample, Finding, Severity
 if TYPE_CHECKING:
     from tierd.app import DeepCheckRound
 
-ReportProgress = Callable[[str], None]
 Shown = Callable[[AsyncIterator[Finding]], Awaitable[int]]
 """Function that prints findings as they come and returns the number of those that are no notes."""
 
@@ -163,7 +162,7 @@ async def _verify(
 ) -> int:
     with step_line("verifying") as report_progress:
         async with tier_reader(deployment) as reader:
-            found = reader.verify(names, deep=deep, tell=report_progress)
+            found = reader.verify(names, deep=deep, on_progress=report_progress)
             async with contextlib.aclosing(_with_sample(found, deep)) as findings:
                 return await shown(findings)
 
@@ -195,7 +194,7 @@ async def _verify_round(
                 tierd.app.DeepCheckRound.in_file, file, job, clock=reader.clock, duration_s=duration_s
             )
             with await asyncio.to_thread(begin_round) as check:
-                found = reader.verify(names, deep=check, tell=report_progress)
+                found = reader.verify(names, deep=check, on_progress=report_progress)
                 async with contextlib.aclosing(_with_round(found, check)) as findings:
                     return await shown(findings)
 
@@ -216,7 +215,7 @@ async def _with_round(found: AsyncGenerator[Finding], check: "DeepCheckRound") -
 
 async def _verify_standbys(deployment: Deployment, request: StandbyVerifyRequest, *, shown: Shown) -> int:
     with step_line("verifying") as report_progress:
-        async with verify_standbys(deployment, request, tell=report_progress) as findings:
+        async with verify_standbys(deployment, request, on_progress=report_progress) as findings:
             return await shown(findings)
 
 

@@ -13,7 +13,7 @@ from random import Random
 from uuid import UUID
 
 from tierd.cli.demo.demo_partition import DemoPartition
-from tierd.cli.printing import print_error, print_line
+from tierd.cli.output.printing import print_error, print_line
 from tierd.cli.session import log_to_stderr
 from tierd.clock import SystemClock
 from tierd.errors import AlreadyRunningError, LogDirLockedError, TierError

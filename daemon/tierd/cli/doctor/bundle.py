@@ -12,7 +12,7 @@ from pydantic import JsonValue
 
 from tierd.cli.doctor.facts import DaemonLogFacts, DoctorFinding, Facts, HostFacts, ProbeFailure, ProcessFacts
 from tierd.cli.doctor.report import answer, page_lines
-from tierd.cli.printing import json_text
+from tierd.cli.output.printing import json_text
 from tierd.config import read_masked
 from tierd.control_characters import visible
 from tierd.errors import ConfigError, RefusedError, StateDirError
@@ -26,7 +26,7 @@ def require_new(path: Path) -> None:
     """Require that nothing has the name of a bundle.
 
     Raises:
-        RefusedError: something has it.
+        RefusedError: a file or directory has the name.
     """
     if os.path.lexists(path):
         raise _taken(path)
@@ -63,7 +63,7 @@ def write_bundle(path: Path, files: Mapping[str, bytes], *, now_ms: int) -> None
     """Write ``files`` as a compressed archive for its owner alone, durably; never over anything, and never a half.
 
     Raises:
-        RefusedError: something has the name.
+        RefusedError: a file or directory has the name.
         StateDirError: the disk is full, or this user may not write there.
     """
     content = _archive(files, now_ms=now_ms)

@@ -24,7 +24,7 @@ from tierd.errors import TierError
 from tierd.masking import Masking
 
 T = TypeVar("T")
-Probe = Callable[[], object]
+DoctorProbe = Callable[[], object]
 
 _DEFAULT_LISTEN = "127.0.0.1:9405"
 _CHECK_TIMES = 3  # the steps of a check are taken one after the other, as far as they need each other
@@ -64,7 +64,7 @@ def examine(request: Examination) -> Facts:
     """
     state_dir = _state_dir(request)
     directory = state_dir if isinstance(state_dir, Path) else None
-    probes: dict[str, Probe] = {
+    probes: dict[str, DoctorProbe] = {
         "check": partial(_check, request),
         "files": partial(probe_files, request.config_file, directory),
         "host": probe_host,
@@ -141,11 +141,11 @@ def _expected(kind: type[T], result: object) -> T | ProbeFailure:
     return result
 
 
-def run_probes(probes: Mapping[str, Probe], *, timeout_s: float) -> dict[str, object]:
+def run_probes(probes: Mapping[str, DoctorProbe], *, timeout_s: float) -> dict[str, object]:
     """Run all ``probes`` at the same time; return the result of each, or a ``ProbeFailure``, after ``timeout_s``."""
     results: SimpleQueue[tuple[str, object]] = SimpleQueue()
 
-    def run(name: str, probe: Probe) -> None:
+    def run(name: str, probe: DoctorProbe) -> None:
         results.put((name, _outcome(probe)))
 
     for name, probe in probes.items():
@@ -162,7 +162,7 @@ def run_probes(probes: Mapping[str, Probe], *, timeout_s: float) -> dict[str, ob
     return {name: found.get(name, late) for name in probes}
 
 
-def _outcome(probe: Probe) -> object:
+def _outcome(probe: DoctorProbe) -> object:
     try:
         return probe()
     except TierError as error:

@@ -113,7 +113,7 @@ class DaemonFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostFacts:
-    """This command and this host.
+    """Facts of the running command and of its host.
 
     Attributes:
         uid: effective user of this command.
@@ -225,7 +225,7 @@ class Urgency(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class DoctorFinding:
-    """One thing that the doctor found.
+    """One finding of the doctor.
 
     Attributes:
         area: a fixed word or two, such as ``object store``.

@@ -33,7 +33,7 @@ _MAX_PACKET_BYTES: Final = 8 * 1024  # the broker keeps larger messages from us
 _SESSION_TAKEN_OVER: Final = 142
 _REFUSED_LOGIN: Final = frozenset({133, 134, 135, 138, 140})
 _CLOSE_TIMEOUT_S: Final = 1.0
-_LOOK_INTERVAL_S: Final = 1.0
+_CHECK_INTERVAL_S: Final = 1.0
 _LOGGER: Final = logging.getLogger("tierd.mqtt")
 _LOGGER.setLevel(logging.CRITICAL)  # failures are raised, and what is dropped is counted
 _Value = TypeVar("_Value", str, bytes)
@@ -227,7 +227,7 @@ class _Client(aiomqtt.Client):
         would be noticed after twice the keepalive only.
         """
         while self._client.loop_misc() == MQTTErrorCode.MQTT_ERR_SUCCESS:
-            await asyncio.sleep(_LOOK_INTERVAL_S)
+            await asyncio.sleep(_CHECK_INTERVAL_S)
             self._guarded(self._client.loop_read)
 
     def _on_socket_register_write(self, client: PahoClient, userdata: object, sock: PahoSocket) -> None:

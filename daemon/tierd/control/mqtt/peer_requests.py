@@ -80,7 +80,7 @@ class PeerAnswers:
         timeout_s: float,
         on_reply: Callable[[], None],
     ) -> None:
-        """Reply through the queue of ``state``; ``on_reply`` is called when there is something in it."""
+        """Reply through the queue of ``state``; ``on_reply`` is called when a reply waits in it."""
         self._state = state
         self._handlers = handlers
         self._timeout_s = timeout_s
@@ -89,7 +89,7 @@ class PeerAnswers:
 
     @contextlib.asynccontextmanager
     async def answering(self) -> AsyncIterator[Callable[[ReceivedRequest], None]]:
-        """Yield a call that begins to answer a request; answers that are not ready at the end are given up."""
+        """Yield a call that begins to answer a request; answers that are not ready at the end are abandoned."""
         under_way: set[asyncio.Task[None]] = set()
         async with asyncio.TaskGroup() as group:
 

@@ -118,7 +118,7 @@ def _keep_last(order: np.ndarray, first: int, end: int) -> int:
 
 @compile_for("int64(int64[:, ::1], int64, int64, int64, int64)")
 def _push(spans: np.ndarray, count: int, first: int, end: int, position: int) -> int:
-    """Add a span that has something to sort; return the number of spans."""
+    """Add a span of two rows or more; return the number of spans."""
     if end - first < 2:
         return count
     spans[count, 0], spans[count, 1], spans[count, 2] = first, end, position

@@ -21,7 +21,7 @@ from tierd.log.records.batch_header import OVERHEAD_BYTES, BatchHeader, crc_matc
 from tierd.log.segments.log_snapshot import OpenLog
 from tierd.log.segments.segment_reading import indexed_position
 
-_FIRST_LOOK_BYTES = 4 << 10
+_FIRST_STEP_BYTES = 4 << 10
 _STEP_BYTES = 1 << 20
 
 
@@ -129,7 +129,7 @@ def used_bytes(source: Source) -> int:
         SegmentChangedError: the file became shorter.
         LogDirOfflineError: it cannot be read.
     """
-    end, step = source.size_bytes, _FIRST_LOOK_BYTES
+    end, step = source.size_bytes, _FIRST_STEP_BYTES
     while end:
         start = max(0, end - step)
         piece = source.read(start, end - start)

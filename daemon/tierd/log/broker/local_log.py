@@ -10,7 +10,7 @@ from tierd.log.files.partition_scan import MAX_OFFSET, PartitionScan, SegmentFil
 from tierd.log.files.source import Source, open_source
 from tierd.log.indexes.transaction_index import AbortedTransaction, TransactionIndex
 from tierd.log.producers.transactions import read_end_marker
-from tierd.log.records.batch_header import OVERHEAD_BYTES, BatchHeader, iter_headers, parse_header
+from tierd.log.records.batch_header import OVERHEAD_BYTES, BatchHeader, headers_in, iter_headers
 from tierd.log.records.record import ControlRecordType
 from tierd.log.segments.segment_ranges import segments_from
 from tierd.log.segments.segment_reading import collect_aborted, find_batch, indexed_position, read_aborted
@@ -171,11 +171,9 @@ class LocalLog:
     def _whole_batches(self, source: Source, first: BatchHeader, data: bytes) -> bytes:
         """Cut ``data``, which begins with the batch ``first``, behind its last readable batch."""
         end, next_offset = 0, first.base_offset
-        while (
-            (header := parse_header(data, end, name=first.name, position=first.position + end)) is not None
-            and end + header.size_bytes <= len(data)
-            and header.last_offset < self.high_watermark
-        ):
+        for header in headers_in(data, name=first.name, position=first.position):
+            if header.last_offset >= self.high_watermark:
+                break
             if header.last_offset < next_offset:
                 raise CorruptRecordError(first.name, header.position, f"offset {header.last_offset} again")
             end += header.size_bytes

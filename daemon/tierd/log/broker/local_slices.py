@@ -180,7 +180,7 @@ class _SliceSearch:
     def _walked_end(self, position: int, stop: int, *, certain: int) -> _SliceEnd:
         """Walk from the readable batch at ``position`` to the last batch that is whole before ``stop`` and the end.
 
-        A long walk is given up where all bytes up to ``certain`` may be read; then the slice ends at ``stop``.
+        A long walk is abandoned where all bytes up to ``certain`` may be read; then the slice ends at ``stop``.
         """
         end = _SliceEnd(position, None)
         for count, header in enumerate(live_headers(self.source, self.segment, position=position)):

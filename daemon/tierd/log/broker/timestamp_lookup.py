@@ -11,7 +11,7 @@ from tierd.log.files.source import open_source
 from tierd.log.records.batch_header import iter_headers
 from tierd.log.records.log_config import MAX_LONG
 from tierd.log.segments.log_snapshot import LogSnapshot, OpenLog, first_in_segments, indexed_timestamp
-from tierd.log.segments.segment_reading import OpenFile
+from tierd.log.segments.segment_reading import OpenReadable
 from tierd.model import TimestampOffset
 
 
@@ -26,8 +26,8 @@ class ScannedLog:
         return iter(self.scan.segments)
 
     @property
-    def open_file(self) -> OpenFile:
-        """A function that opens a file of the log for reading."""
+    def open_file(self) -> OpenReadable:
+        """Return a function that opens a file of the log for reading."""
         return open_source
 
     def open_log(self, segment: SegmentFiles) -> AbstractContextManager[OpenLog]:

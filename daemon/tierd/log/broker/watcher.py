@@ -51,7 +51,7 @@ class CheckpointChanged:
 
 @dataclass(frozen=True, slots=True)
 class WatchLimitReached:
-    """This directory, and perhaps later ones, cannot be watched: the caller has to scan them periodically."""
+    """One directory, and perhaps later ones, cannot be watched: the caller has to scan them periodically."""
 
     path: Path
 
@@ -157,7 +157,7 @@ class LogDirWatcher:
                 loop.remove_reader(fd)
 
     def _drain(self) -> list[LogDirEvent]:
-        """Everything that waits, each hint once, in order of its first occurrence."""
+        """Return the hints that wait, each once, in order of its first occurrence."""
         found: dict[LogDirEvent, None] = {}
         while self._own:
             found[self._own.popleft()] = None

@@ -4,7 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from tierd.log.files.disk import Disk, Piece, unlink_if_there
+from tierd.log.files.disk import Buffer, Disk, unlink_if_there
 from tierd.log.indexes.transaction_index import AbortedTransaction
 from tierd.log.records.batch_header import parse_header
 from tierd.log.records.log_config import LogConfig
@@ -47,7 +47,7 @@ class CleanedSegment:
         """Return the size of the cleaned log file so far."""
         return self.segment.size_bytes
 
-    def append(self, data: Piece) -> None:
+    def append(self, data: Buffer) -> None:
         """Append one whole batch, which must not change until the segment is finished.
 
         Raises:

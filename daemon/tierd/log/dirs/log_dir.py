@@ -61,12 +61,12 @@ class LogDir:
 
     @property
     def checkpoints(self) -> DirCheckpoints:
-        """The checkpoints of the log dir."""
+        """Return the checkpoints of the log dir."""
         return DirCheckpoints(self.disk, self.path, untouched=self.untouched)
 
     @property
     def logs(self) -> tuple[UnifiedLog, ...]:
-        """The current logs."""
+        """Return the current logs."""
         return tuple(self.current.values())
 
     def checkpoint(self, write: Callable[[DirCheckpoints, Iterable[UnifiedLog]], None]) -> bool:

@@ -32,16 +32,16 @@ class LogDirs:
 
     @property
     def live(self) -> tuple[LogDir, ...]:
-        """The log dirs that are in use."""
+        """Return the log dirs that are in use."""
         return tuple(log_dir for log_dir in self._all if log_dir.is_online)
 
     @property
     def logs(self) -> tuple[UnifiedLog, ...]:
-        """The logs of the log dirs that are in use."""
+        """Return the logs of the log dirs that are in use."""
         return tuple(each for log_dir in self.live for each in log_dir.logs)
 
     def check(self) -> None:
-        """Make sure, after a start, that there is something to work with.
+        """Make sure, after a start, that a log dir is in use.
 
         Raises:
             LogError: two log dirs have the same replica.

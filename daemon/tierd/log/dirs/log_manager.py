@@ -141,12 +141,12 @@ class LogManager:
 
     @property
     def live_dirs(self) -> tuple[Path, ...]:
-        """The log dirs that are in use."""
+        """Return the log dirs that are in use."""
         return tuple(log_dir.path for log_dir in self._dirs.live)
 
     @property
     def offline_dirs(self) -> tuple[Path, ...]:
-        """The log dirs that failed."""
+        """Return the log dirs that failed."""
         return tuple(log_dir.path for log_dir in self._dirs if log_dir.offline.is_offline)
 
     # Logs

@@ -22,7 +22,7 @@ from tierd.log.partition.unified_log import UnifiedLog
 from tierd.log.records.log_config import LogConfig
 
 _PROGRESS_INTERVAL_S = 0.5
-ReportProgress = Callable[[RemainingLoad], None]
+OnRecoveryProgress = Callable[[RemainingLoad], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,7 +49,7 @@ class RecoveredPartition:
 
     @property
     def name(self) -> str:
-        """The partition; the topic may be cut short in the name of a ``-delete`` or ``-stray`` directory."""
+        """Return the partition; the topic may be cut short in the name of a ``-delete`` or ``-stray`` directory."""
         return str(parse_directory_name(self.directory.name)[0])
 
 
@@ -75,7 +75,7 @@ def recover_log_dir(
     *,
     config_for: Callable[[str], LogConfig],
     strict: bool = False,
-    report_progress: ReportProgress = lambda _: None,
+    on_progress: OnRecoveryProgress = lambda _: None,
 ) -> RecoveredLogDir:
     """Load every log in ``log_dir`` and close it cleanly: no retention, no cleaning. Blocking.
 
@@ -83,7 +83,7 @@ def recover_log_dir(
         log_dir: has to exist.
         config_for: the settings of a topic.
         strict: when damage is visible that a broker would keep, list it and change nothing.
-        report_progress: called every half second, in another thread, with the work that is left.
+        on_progress: called every half second, in another thread, with the work that is left.
 
     Raises:
         PartitionNameError: it is a partition's directory.
@@ -110,7 +110,7 @@ def recover_log_dir(
                 LogManagerSettings(config_for=config_for, is_stray=lacks_topic_id),
                 acquire_lock=lambda _: lock,
             )
-            with _reporting(manager, report_progress), manager:
+            with _reporting(manager, on_progress), manager:
                 outcomes = _Outcomes(disk, log_dir, before, was_clean=was_clean)
                 partitions = tuple(outcomes.of(manager))
             return RecoveredLogDir(
@@ -195,12 +195,12 @@ def _sizes(disk: Disk, directory: Path) -> dict[int, int]:
 
 
 @contextmanager
-def _reporting(manager: LogManager, report_progress: ReportProgress) -> Iterator[None]:
+def _reporting(manager: LogManager, on_progress: OnRecoveryProgress) -> Iterator[None]:
     is_done = Event()
 
     def run() -> None:
         while not is_done.wait(_PROGRESS_INTERVAL_S):
-            report_progress(manager.remaining)
+            on_progress(manager.remaining)
 
     thread = Thread(target=run, name="recovery-progress", daemon=True)
     thread.start()

@@ -66,7 +66,10 @@ def opened_partition(
     """
     partition, kind = parse_directory_name(directory.name)
     if kind is not DirectoryKind.CURRENT:
-        raise PartitionNameError(f"{directory}: a directory that ends in {kind.value} is not written to")
+        raise PartitionNameError(
+            f"{directory}: a directory that ends in {kind.value} is not written to",
+            remedy="read it with tierd log read, and write to the directory that is named <topic>-<partition>",
+        )
     access = _Access(disk or OsDisk(), directory, partition, config, now_ms)
     with access.offline.storage():
         access.require_there(may_create=create_with is not None)

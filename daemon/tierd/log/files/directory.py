@@ -52,7 +52,9 @@ def parse_directory_name(name: str) -> tuple[TopicPartition, DirectoryKind]:
         return TopicPartition.parse(name), kind
     match = _SUFFIXED.fullmatch(name)
     if match is None:
-        raise PartitionNameError(f"{name!r} is not <topic>-<partition>.<id>{kind.value}")
+        raise PartitionNameError(
+            f"{name!r} is not <topic>-<partition>.<id>{kind.value}", remedy="name it as a broker names its directories"
+        )
     # everything from the last dot on goes; the id may itself hold no dot, so the greedy match ended there
     return TopicPartition.parse(match["partition"]), kind
 
@@ -82,7 +84,7 @@ class PartitionDirectory:
 
     @property
     def partition(self) -> TopicIdPartition:
-        """The identity of the replica.
+        """Return the identity of the replica.
 
         Raises:
             MissingArtefactError: ``partition.metadata`` is not there yet.

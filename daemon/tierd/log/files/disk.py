@@ -16,7 +16,7 @@ from typing import Protocol
 from tierd.errors import CorruptIndexError, SegmentChangedError
 from tierd.files import open_regular
 
-Piece = bytes | bytearray | memoryview
+Buffer = bytes | bytearray | memoryview
 
 _PIECES_AT_ONCE = 512  # below IOV_MAX everywhere
 _FILE_MODE = 0o640  # of own logs: others than the group have no business with the records
@@ -38,7 +38,7 @@ class Readable(Protocol):
 
     @property
     def path(self) -> Path:
-        """Its name, for errors."""
+        """Return the name of the file, for errors."""
 
     @property
     def size_bytes(self) -> int:
@@ -64,7 +64,7 @@ class DiskFile(Readable, Protocol):
     def renamed(self, path: Path) -> None:
         """Take note of the name that it has now."""
 
-    def write(self, position: int, pieces: Sequence[Piece]) -> None:
+    def write(self, position: int, pieces: Sequence[Buffer]) -> None:
         """Write all of ``pieces``, one after the other, from ``position`` on; the file grows as needed.
 
         Raises:
@@ -170,13 +170,13 @@ class OsFile:
         if not fill(self._fd, target, position):
             raise self.changed()
 
-    def write(self, position: int, pieces: Sequence[Piece]) -> None:
+    def write(self, position: int, pieces: Sequence[Buffer]) -> None:
         """Write all of ``pieces`` from ``position`` on."""
         for start in range(0, len(pieces), _PIECES_AT_ONCE):
             position = self._write(position, pieces[start : start + _PIECES_AT_ONCE])
         self.size_bytes = max(self.size_bytes, position)
 
-    def _write(self, position: int, pieces: Sequence[Piece]) -> int:
+    def _write(self, position: int, pieces: Sequence[Buffer]) -> int:
         left = sum(map(len, pieces))
         while left:
             written = os.pwritev(self._fd, pieces, position)

@@ -48,7 +48,7 @@ class LeaderEpochFileCache:
 
     @property
     def latest_epoch(self) -> int | None:
-        """The epoch that is being written; None without one."""
+        """Return the epoch that is being written; None without one."""
         latest = self.lineage.latest
         return latest.epoch if latest else None
 

@@ -105,7 +105,7 @@ def write_meta_properties(disk: Disk, log_dir: Path, meta: MetaProperties, *, no
 
 
 def _escape(value: str) -> str:
-    """Java: Properties.saveConvert of a value; only blanks at its head need an escape."""
+    """Escape a value (Java: Properties.saveConvert); of its blanks, those at its head need an escape."""
     escaped = "".join(_ESCAPED.get(char) or _escape_char(char) for char in value)
     blanks = len(escaped) - len(escaped.lstrip(" "))
     return "\\ " * blanks + escaped[blanks:]

@@ -31,7 +31,7 @@ class OfflineFlag:
 
     @property
     def cause(self) -> StorageFailure | None:
-        """The first failure."""
+        """Return the first failure."""
         return self._cause
 
     def mark(self, error: StorageFailure) -> LogDirOfflineError:

@@ -39,7 +39,7 @@ class SegmentFiles:
 
     @property
     def end_offset(self) -> int:
-        """The last offset that may lie in this segment, inclusive.
+        """Return the last offset that may lie in this segment, inclusive.
 
         Raises:
             ValueError: the segment is active and has no end.
@@ -50,27 +50,27 @@ class SegmentFiles:
 
     @property
     def log(self) -> Path:
-        """The log file, with the record batches."""
+        """Return the log file, with the record batches."""
         return self._file(self.base_offset, ".log")
 
     @property
     def offset_index(self) -> Path:
-        """The offset index: offset to position."""
+        """Return the offset index: offset to position."""
         return self._file(self.base_offset, ".index")
 
     @property
     def time_index(self) -> Path:
-        """The time index: timestamp to offset."""
+        """Return the time index: timestamp to offset."""
         return self._file(self.base_offset, ".timeindex")
 
     @property
     def transaction_index(self) -> Path:
-        """The index of aborted transactions. Most segments have no such file."""
+        """Return the index of aborted transactions. Most segments have no such file."""
         return self._file(self.base_offset, ".txnindex")
 
     @property
     def producer_snapshot(self) -> Path:
-        """The producer state at the end of the segment. The broker deletes it with the segment that begins there.
+        """Return the producer state at the end of the segment. It is deleted with the segment that begins there.
 
         Raises:
             ValueError: the segment is active.

@@ -25,14 +25,14 @@ class OffsetIndexFile(IndexFile[OffsetPosition]):
 
     @property
     def last_entry(self) -> OffsetPosition:
-        """The last entry; (base offset, 0) without an entry."""
+        """Return the last entry; (base offset, 0) without an entry."""
         if not self._is_loaded:
             self._load()
         return OffsetPosition(self._last_offset, self._last_position)
 
     @property
     def last_offset(self) -> int:
-        """The offset of the last entry; the base offset without an entry."""
+        """Return the offset of the last entry; the base offset without an entry."""
         if not self._is_loaded:
             self._load()
         return self._last_offset

@@ -52,7 +52,7 @@ class TimeIndex:
 
     @property
     def size_bytes(self) -> int:
-        """The size of the entries in the file; the rest of the file is unused room or an incomplete entry."""
+        """Return the size of the entries in the file; the rest of the file is unused room or an incomplete entry."""
         return len(self) * ENTRY.size
 
     def lookup(self, timestamp_ms: int) -> TimestampOffset:

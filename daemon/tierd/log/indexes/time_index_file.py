@@ -21,12 +21,12 @@ class TimeIndexFile(IndexFile[TimestampOffset]):
 
     @property
     def is_full(self) -> bool:
-        """True when only the entry that is reserved for the roll has room."""
+        """Return True when only the entry that is reserved for the roll has room."""
         return (self._entries if self._is_loaded else self.entries) >= self._max_entries - 1
 
     @property
     def last_entry(self) -> TimestampOffset:
-        """The last entry; (-1, base offset) without an entry."""
+        """Return the last entry; (-1, base offset) without an entry."""
         if not self._is_loaded:
             self._load()
         return self._last

@@ -20,7 +20,7 @@ from tierd.log.files.source import open_source, read_whole
 from tierd.log.indexes.offset_index import OffsetIndex, OffsetPosition
 from tierd.log.indexes.time_index import TimeIndex
 from tierd.log.indexes.transaction_index import TransactionIndex
-from tierd.log.inspection.inspection_findings import Damage, Decoded, FileFound, Finding, Note
+from tierd.log.inspection.inspection_findings import Damage, Decoded, FileFound, InspectionFinding, Note
 from tierd.log.inspection.segment_inspection import (
     SegmentExpectations,
     inspect_segment,
@@ -39,10 +39,10 @@ _OFFSET_CHECKPOINTS = frozenset(
 # beside partitions and log dirs, and of no interest here
 _SILENT = frozenset({"bootstrap.checkpoint", "quorum-state"})
 
-Decoder = Callable[[bytes, Path, int], Iterator[Finding]]
+Decoder = Callable[[bytes, Path, int], Iterator[InspectionFinding]]
 
 
-def inspect_file(path: Path, *, records: bool = False, deep: bool = False) -> Iterator[Finding]:
+def inspect_file(path: Path, *, records: bool = False, deep: bool = False) -> Iterator[InspectionFinding]:
     """Decode and check one file, by the kind that its name tells.
 
     Raises:
@@ -71,7 +71,7 @@ def inspect_file(path: Path, *, records: bool = False, deep: bool = False) -> It
     yield from decode_file(path, decoder, offset)
 
 
-def decode_file(path: Path, decoder: Decoder, offset: int) -> Iterator[Finding]:
+def decode_file(path: Path, decoder: Decoder, offset: int) -> Iterator[InspectionFinding]:
     """Decode a small file. A file that cannot be decoded is damaged."""
     try:
         data = read_whole(path, limit_bytes=LIMIT_BYTES, error=CheckpointError)
@@ -111,12 +111,12 @@ def _decoder(name: str, suffix: str) -> tuple[str, Decoder | None]:
     }.get(suffix, ("unknown", None))
 
 
-def _decode_offset_index(data: bytes, path: Path, base_offset: int) -> Iterator[Finding]:
+def _decode_offset_index(data: bytes, path: Path, base_offset: int) -> Iterator[InspectionFinding]:
     index = OffsetIndex.from_bytes(data, base_offset, str(path))
     return map(offset_entry, index.entries())
 
 
-def _decode_time_index(data: bytes, path: Path, base_offset: int) -> Iterator[Finding]:
+def _decode_time_index(data: bytes, path: Path, base_offset: int) -> Iterator[InspectionFinding]:
     index = TimeIndex.from_bytes(data, base_offset, str(path))
     return map(time_entry, index.entries)
 
@@ -131,7 +131,7 @@ def time_entry(entry: TimestampOffset) -> Decoded:
     return Decoded("timeIndexEntry", {"timestamp": entry.timestamp_ms, "offset": entry.offset})
 
 
-def decode_transaction_index(data: bytes, path: Path, base_offset: int) -> Iterator[Finding]:
+def decode_transaction_index(data: bytes, path: Path, base_offset: int) -> Iterator[InspectionFinding]:
     """Yield every entry of a transaction index."""
     for entry in TransactionIndex.from_bytes(data, base_offset, str(path)).entries:
         yield Decoded(
@@ -146,7 +146,7 @@ def decode_transaction_index(data: bytes, path: Path, base_offset: int) -> Itera
         )
 
 
-def decode_snapshot(data: bytes, path: Path, _: int) -> Iterator[Finding]:
+def decode_snapshot(data: bytes, path: Path, _: int) -> Iterator[InspectionFinding]:
     """Yield every producer of a snapshot."""
     for entry in parse_producer_snapshot(data, str(path)):
         has_batch = entry.last_offset >= 0
@@ -166,26 +166,26 @@ def decode_snapshot(data: bytes, path: Path, _: int) -> Iterator[Finding]:
         )
 
 
-def _decode_lineage(data: bytes, path: Path, _: int) -> Iterator[Finding]:
+def _decode_lineage(data: bytes, path: Path, _: int) -> Iterator[InspectionFinding]:
     for entry in parse_lineage(data, name=str(path)).entries:
         yield Decoded("leaderEpoch", {"epoch": entry.epoch, "startOffset": entry.start_offset})
 
 
-def _decode_topic_id(data: bytes, path: Path, _: int) -> Iterator[Finding]:
+def _decode_topic_id(data: bytes, path: Path, _: int) -> Iterator[InspectionFinding]:
     yield Decoded("topicId", {"topicId": uuid_to_text(parse_topic_id(data, name=str(path)))})
 
 
-def _decode_meta_properties(data: bytes, path: Path, _: int) -> Iterator[Finding]:
+def _decode_meta_properties(data: bytes, path: Path, _: int) -> Iterator[InspectionFinding]:
     meta = parse_meta_properties(data, name=str(path))
     directory_id = None if meta.directory_id is None else uuid_to_text(meta.directory_id)
     yield Decoded("metaProperties", {"clusterId": meta.cluster_id, "nodeId": meta.node_id, "directoryId": directory_id})
 
 
-def _decode_clean_shutdown(data: bytes, path: Path, _: int) -> Iterator[Finding]:
+def _decode_clean_shutdown(data: bytes, path: Path, _: int) -> Iterator[InspectionFinding]:
     yield Decoded("cleanShutdown", {"brokerEpoch": parse_broker_epoch(data)})
 
 
-def _decode_lock(data: bytes, path: Path, _: int) -> Iterator[Finding]:
+def _decode_lock(data: bytes, path: Path, _: int) -> Iterator[InspectionFinding]:
     try:
         require_unlocked(path.parent)
     except LogDirLockedError:
@@ -196,7 +196,7 @@ def _decode_lock(data: bytes, path: Path, _: int) -> Iterator[Finding]:
         yield Note(path, "a lock file is empty")
 
 
-def _decode_offset_checkpoint(data: bytes, path: Path, _: int) -> Iterator[Finding]:
+def _decode_offset_checkpoint(data: bytes, path: Path, _: int) -> Iterator[InspectionFinding]:
     for partition, offset in parse_offset_checkpoint(data, name=str(path)).items():
         yield Decoded("checkpointEntry", {"topic": partition.topic, "partition": partition.partition, "offset": offset})
 

@@ -42,4 +42,4 @@ class Note:
     text: str
 
 
-Finding = FileFound | Decoded | Damage | Note
+InspectionFinding = FileFound | Decoded | Damage | Note

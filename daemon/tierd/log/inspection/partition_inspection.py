@@ -31,7 +31,7 @@ from tierd.log.inspection.file_inspection import (
     offset_entry,
     time_entry,
 )
-from tierd.log.inspection.inspection_findings import Damage, Decoded, FileFound, Finding, Note
+from tierd.log.inspection.inspection_findings import Damage, Decoded, FileFound, InspectionFinding, Note
 from tierd.log.inspection.segment_inspection import (
     IndexT,
     SegmentExpectations,
@@ -55,7 +55,7 @@ _RESTART = "start the broker: its recovery rebuilds the file; or fetch the segme
 _INDEXES = frozenset({".index", ".timeindex", ".txnindex"})
 
 
-def inspect_path(path: Path, *, records: bool = False, deep: bool = False) -> Iterator[Finding]:
+def inspect_path(path: Path, *, records: bool = False, deep: bool = False) -> Iterator[InspectionFinding]:
     """Decode and check a file, a partition directory or a log dir. Blocking, a finding at a time.
 
     Args:
@@ -74,7 +74,7 @@ def inspect_path(path: Path, *, records: bool = False, deep: bool = False) -> It
     return _inspect_log_dir(path, records=records, deep=deep)
 
 
-def _inspect_log_dir(path: Path, *, records: bool, deep: bool) -> Iterator[Finding]:
+def _inspect_log_dir(path: Path, *, records: bool, deep: bool) -> Iterator[InspectionFinding]:
     yield FileFound(path, "log dir", 0)
     for name in list_names(path):
         child = path / name
@@ -89,7 +89,7 @@ def _inspect_log_dir(path: Path, *, records: bool, deep: bool) -> Iterator[Findi
             yield Damage(child, None, str(error), error.remedy)
 
 
-def _inspect_child(child: Path, *, records: bool, deep: bool) -> Iterator[Finding]:
+def _inspect_child(child: Path, *, records: bool, deep: bool) -> Iterator[InspectionFinding]:
     try:
         parse_directory_name(child.name)
     except PartitionNameError as error:
@@ -99,7 +99,7 @@ def _inspect_child(child: Path, *, records: bool, deep: bool) -> Iterator[Findin
     yield from _inspect_partition(child, records=records, deep=deep)
 
 
-def _inspect_partition(path: Path, *, records: bool, deep: bool) -> Iterator[Finding]:
+def _inspect_partition(path: Path, *, records: bool, deep: bool) -> Iterator[InspectionFinding]:
     yield FileFound(path, "partition", 0)
     damaged: set[Path] = set()
     for finding in _inspect_files(path, records=records, deep=deep):
@@ -110,7 +110,7 @@ def _inspect_partition(path: Path, *, records: bool, deep: bool) -> Iterator[Fin
         yield from _tolerant(path, _compare(path, damaged))
 
 
-def _compare(path: Path, damaged: set[Path]) -> Iterator[Finding]:
+def _compare(path: Path, damaged: set[Path]) -> Iterator[InspectionFinding]:
     """Yield the damage that only a comparison with new indexes and a new producer state shows."""
     try:
         facts = survey_partition(OsDisk(), path, config=LogConfig())
@@ -124,7 +124,7 @@ def _compare(path: Path, damaged: set[Path]) -> Iterator[Finding]:
             yield Damage(path / name, None, problem, "tierd repair makes it anew")
 
 
-def _inspect_files(path: Path, *, records: bool, deep: bool) -> Iterator[Finding]:
+def _inspect_files(path: Path, *, records: bool, deep: bool) -> Iterator[InspectionFinding]:
     names = list_names(path)
     suffixes = (".log", ".index", ".timeindex", ".txnindex", ".snapshot")
     offsets = {suffix: offsets_named(names, suffix) for suffix in suffixes}
@@ -159,7 +159,7 @@ class _Directory:
     log_start_offset: int
     log_end_offset: int | None = None
 
-    def inspect(self, base: int, following: int | None, *, records: bool, deep: bool) -> Iterator[Finding]:
+    def inspect(self, base: int, following: int | None, *, records: bool, deep: bool) -> Iterator[InspectionFinding]:
         """Inspect one segment with its indexes. The next segment goes on from the open transactions and the log end."""
         expected = SegmentExpectations(
             base_offset=base,
@@ -184,7 +184,7 @@ class _Directory:
                 self.log_end_offset = last + 1
             yield finding
 
-    def check_lineage(self) -> Iterator[Finding]:
+    def check_lineage(self) -> Iterator[InspectionFinding]:
         latest = self.lineage.latest if self.lineage else None
         if latest and self.log_end_offset is not None and latest.start_offset > self.log_end_offset:
             file = self.path / LEADER_EPOCH_CHECKPOINT
@@ -193,7 +193,7 @@ class _Directory:
             )
             yield Damage(file, None, problem, "start the broker: it cuts the file at the end of the log")
 
-    def _missing(self, base: int, *, is_active: bool) -> Iterator[Finding]:
+    def _missing(self, base: int, *, is_active: bool) -> Iterator[InspectionFinding]:
         present = {suffix: base in self.offsets[suffix] for suffix in (".index", ".timeindex")}
         # Both files of an active segment are created when they are first written to.
         if not is_active or any(present.values()):
@@ -205,7 +205,7 @@ class _Directory:
             file = self.path / file_name(base, ".snapshot")
             yield Damage(file, None, f"{file}: missing", _RESTART)
 
-    def _load(self, expected: SegmentExpectations, *, is_active: bool) -> Iterator[Finding]:
+    def _load(self, expected: SegmentExpectations, *, is_active: bool) -> Iterator[InspectionFinding]:
         offset_path, time_path = expected.offset_index_path, expected.time_index_path
         assert offset_path is not None
         assert time_path is not None
@@ -230,7 +230,7 @@ class _Directory:
 
     def _read_index(
         self, path: Path, kind: type[IndexT], base: int, *, is_active: bool
-    ) -> Generator[Finding, None, IndexT | None]:
+    ) -> Generator[InspectionFinding, None, IndexT | None]:
         """Read an index; return None for an index that is missing or damaged."""
         if base not in self.offsets[path.suffix]:
             return None
@@ -242,7 +242,7 @@ class _Directory:
             yield Damage(path, None, str(error), error.remedy)
             return None
 
-    def _load_transactions(self, expected: SegmentExpectations) -> Iterator[Finding]:
+    def _load_transactions(self, expected: SegmentExpectations) -> Iterator[InspectionFinding]:
         path = expected.transaction_index_path
         assert path is not None
         expected.transaction_index = TransactionIndex()
@@ -259,12 +259,12 @@ class _Directory:
             yield Damage(path, None, f"{path}: {rest} bytes behind the last entry", _RESTART)
 
 
-def _with_heading(path: Path, kind: str, findings: Iterator[Finding]) -> Iterator[Finding]:
+def _with_heading(path: Path, kind: str, findings: Iterator[InspectionFinding]) -> Iterator[InspectionFinding]:
     yield FileFound(path, kind, path.stat().st_size)
     yield from findings
 
 
-def _tolerant(path: Path, findings: Iterator[Finding]) -> Iterator[Finding]:
+def _tolerant(path: Path, findings: Iterator[InspectionFinding]) -> Iterator[InspectionFinding]:
     """Yield findings. A file that vanishes under a running broker is no damage. An unreadable file is damage."""
     try:
         yield from findings
@@ -274,7 +274,7 @@ def _tolerant(path: Path, findings: Iterator[Finding]) -> Iterator[Finding]:
         yield Damage(path, None, str(error), error.remedy)
 
 
-def _leftovers(path: Path, names: list[str], offsets: dict[str, list[int]]) -> Iterator[Finding]:
+def _leftovers(path: Path, names: list[str], offsets: dict[str, list[int]]) -> Iterator[InspectionFinding]:
     segments = set(offsets[".log"])
     for name in names:
         file, (offset, suffix) = path / name, parse_file_name(name) or (0, "")

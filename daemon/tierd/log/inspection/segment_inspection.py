@@ -12,7 +12,7 @@ from tierd.log.files.source import Source, open_source
 from tierd.log.indexes.offset_index import OffsetIndex
 from tierd.log.indexes.time_index import TimeIndex
 from tierd.log.indexes.transaction_index import TransactionIndex
-from tierd.log.inspection.inspection_findings import Damage, Decoded, Finding, JsonValue, Note
+from tierd.log.inspection.inspection_findings import Damage, Decoded, InspectionFinding, JsonValue, Note
 from tierd.log.loading.artefact_checks import EpochCheck, OffsetIndexCheck, TimeIndexCheck, TransactionIndexCheck
 from tierd.log.producers.transactions import OpenTransactions
 from tierd.log.records.batch_header import BatchHeader
@@ -57,7 +57,7 @@ class SegmentExpectations:
 
 def inspect_segment(
     path: Path, expected: SegmentExpectations, *, records: bool, deep: bool = False
-) -> Iterator[Finding]:
+) -> Iterator[InspectionFinding]:
     """Decode and check a log file. The inspection goes on behind a damaged batch, and stops where no batch begins.
 
     Args:
@@ -98,7 +98,7 @@ def inspect_segment(
             yield from _room(source, limit, used)
 
 
-def _room(source: Source, end: int, used: int) -> Iterator[Finding]:
+def _room(source: Source, end: int, used: int) -> Iterator[InspectionFinding]:
     """Describe the bytes behind the data of a file that ends with zeros."""
     if end < used:
         problem = f"an incomplete batch, {used - end} bytes, and then only zeros"
@@ -119,7 +119,7 @@ class _BatchChecks:
         index = None if expected.open_transactions is None else expected.transaction_index
         self._aborted = None if index is None else TransactionIndexCheck(index)
 
-    def check(self, source: Source, header: BatchHeader, faults: Sequence[BatchFault]) -> Iterator[Finding]:
+    def check(self, source: Source, header: BatchHeader, faults: Sequence[BatchFault]) -> Iterator[InspectionFinding]:
         """Report the faults of the next batch, and contradictions to the indexes and leader epochs."""
         for fault in faults:
             if problem := _problem_of(fault, header):
@@ -134,7 +134,7 @@ class _BatchChecks:
         if BatchFault.CHECKSUM not in faults:
             yield from self._check_transactions(source, header)
 
-    def finish(self, end: int, size_bytes: int) -> Iterator[Finding]:
+    def finish(self, end: int, size_bytes: int) -> Iterator[InspectionFinding]:
         """Report index entries without a batch; nothing when the walk did not reach the end of the file."""
         if end != size_bytes:
             return
@@ -145,7 +145,7 @@ class _BatchChecks:
         for problem in self._aborted.finish() if self._aborted else ():
             yield self._index_damage(self.expected.transaction_index_path, problem)
 
-    def _check_transactions(self, source: Source, header: BatchHeader) -> Iterator[Finding]:
+    def _check_transactions(self, source: Source, header: BatchHeader) -> Iterator[InspectionFinding]:
         state = self.expected.open_transactions
         if state is None or not header.is_transactional:
             return
@@ -221,7 +221,7 @@ def _batch_fields(header: BatchHeader, *, is_valid: bool) -> dict[str, JsonValue
     return fields
 
 
-def _records(source: Source, header: BatchHeader) -> Iterator[Finding]:
+def _records(source: Source, header: BatchHeader) -> Iterator[InspectionFinding]:
     if header.size_bytes > _MAX_BATCH_BYTES:
         yield Damage(source.path, header.position, f"a batch of {header.size_bytes} bytes is too large to be opened")
         return

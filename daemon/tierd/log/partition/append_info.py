@@ -3,16 +3,16 @@
 The analysis reads the bytes, the origin and the settings, and does no I/O; it decides nothing about the log.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from tierd.errors import CorruptRecordError, TierErrorCode
 from tierd.kernels import crc32c
-from tierd.log.files.disk import Piece
+from tierd.log.files.disk import Buffer
 from tierd.log.log_errors import AppendError, RecordValidationError
 from tierd.log.records.append_origin import AppendOrigin
-from tierd.log.records.batch_header import CRC_START_V2, BatchHeader, parse_header
+from tierd.log.records.batch_header import CRC_START_V2, BatchHeader, headers_in
 from tierd.log.records.compression import Compression
 from tierd.log.records.log_config import MAX_INT, MAX_LONG
 from tierd.log.records.record_batch import with_data
@@ -31,7 +31,7 @@ class AppendRequest(NamedTuple):
         headers: of all batches, if the caller has parsed ``records``; positions are relative to ``records``.
     """
 
-    records: Piece
+    records: Buffer
     origin: AppendOrigin = AppendOrigin.CLIENT
     leader_epoch: int = -1
     headers: Sequence[BatchHeader] | None = None
@@ -89,7 +89,7 @@ class Analysis:
 
     @property
     def first_or_last_offset_of_first_batch(self) -> int:
-        """The least offset that is certain without opening the records."""
+        """Return the least offset that is certain without opening the records."""
         return self.batches[0].last_offset if self.first_offset == UNKNOWN_OFFSET else self.first_offset
 
 
@@ -112,7 +112,7 @@ def analyze(request: AppendRequest, *, max_message_bytes: int, name: str, counte
     """
     view = memoryview(request.records)
     is_replica = request.origin is AppendOrigin.REPLICATION
-    parsed: Iterable[BatchHeader] = _whole_batches(view, name) if request.headers is None else request.headers
+    parsed: Iterable[BatchHeader] = headers_in(view, name=name) if request.headers is None else request.headers
     batches: list[BatchHeader] = []
     at, ascends, has_producers, codec = 0, True, False, Compression.NONE
     last_offset = shallow_offset = UNKNOWN_OFFSET
@@ -149,15 +149,6 @@ def analyze(request: AppendRequest, *, max_message_bytes: int, name: str, counte
     return found
 
 
-def _whole_batches(view: memoryview, name: str) -> Iterator[BatchHeader]:
-    at, size = 0, len(view)
-    while at < size and (batch := parse_header(view, at, name=name, position=at)) is not None:
-        at += batch.size_bytes
-        if at > size:
-            return
-        yield batch
-
-
 def _check_span(found: Analysis, name: str) -> None:
     """Refuse a set whose offsets span more than a segment can index: a set goes into one segment as a whole."""
     first = found.first_or_last_offset_of_first_batch
@@ -168,15 +159,9 @@ def _check_span(found: Analysis, name: str) -> None:
         )
 
 
-def analyze_numbered(records: Piece, *, name: str) -> list[BatchHeader]:
+def analyze_numbered(records: Buffer, *, name: str) -> list[BatchHeader]:
     """Return the headers of a set that the validation returned: whole batches with right checksums."""
-    view = memoryview(records)
-    batches = []
-    at = 0
-    while at < len(view) and (batch := parse_header(view, at, name=name, position=at)) is not None:
-        batches.append(batch)
-        at = batch.end_position
-    return batches
+    return list(headers_in(memoryview(records), name=name))
 
 
 def check_last_offset(offset: int, *, name: str) -> None:

@@ -55,17 +55,17 @@ class ExposedOffsets:
 
     @property
     def high_watermark(self) -> LogOffset:
-        """Exclusive end of the records that every replica has; its place in the log may be unknown."""
+        """Return the exclusive end of the records that every replica has; its place in the log may be unknown."""
         return self._visible.high_watermark
 
     @property
     def first_unstable(self) -> LogOffset | None:
-        """First offset of the earliest transaction that is open, or ended above the high watermark."""
+        """Return the first offset of the earliest transaction that is open, or ended above the high watermark."""
         return self._visible.first_unstable
 
     @property
     def last_stable(self) -> LogOffset:
-        """Exclusive end of the records that belong to no undecided transaction."""
+        """Return the exclusive end of the records that belong to no undecided transaction."""
         return self._visible.last_stable
 
     def update_high_watermark(self, candidate: LogOffset) -> int:

@@ -36,17 +36,17 @@ from tierd.log.records.record_batch import with_data
 from tierd.log.records.validation import validate_and_assign
 from tierd.log.segments.log_segment import LogSegment
 
-Outcome = AppendInfo | LogError
+AppendOutcome = AppendInfo | LogError
 
 _LOG = structlog.get_logger(__name__)
 
 
-def append_all(state: LogState, requests: Sequence[AppendRequest], *, now_ms: int) -> list[Outcome]:
+def append_all(state: LogState, requests: Sequence[AppendRequest], *, now_ms: int) -> list[AppendOutcome]:
     """Append every set that the log accepts; return for each set its append or its refusal, in their order.
 
     When the disk fails, no set of the group is acknowledged, even if it was written: the log dir goes offline.
     """
-    outcomes: list[Outcome] = []
+    outcomes: list[AppendOutcome] = []
     try:
         if state.partition_metadata is not None:
             state.partition_metadata.maybe_flush()
@@ -64,7 +64,7 @@ def append_all(state: LogState, requests: Sequence[AppendRequest], *, now_ms: in
     return outcomes
 
 
-def _outcome(state: LogState, request: AppendRequest, now_ms: int) -> Outcome:
+def _outcome(state: LogState, request: AppendRequest, now_ms: int) -> AppendOutcome:
     try:
         return _append(state, request, now_ms)
     except LogError as refusal:
@@ -72,7 +72,7 @@ def _outcome(state: LogState, request: AppendRequest, now_ms: int) -> Outcome:
 
 
 def _append(state: LogState, request: AppendRequest, now_ms: int) -> AppendInfo:
-    """Kafka: UnifiedLog.append."""
+    """Check, number and write the set (Kafka: UnifiedLog.append)."""
     seen = analyze(request, max_message_bytes=state.config.max_message_bytes, name=state.name, counters=state.counters)
     if not seen.batches:
         return _info(state, seen, NO_TIMESTAMP)

@@ -40,78 +40,78 @@ class LogView:
 
     @property
     def topic_partition(self) -> TopicPartition:
-        """The partition of the log."""
+        """Return the partition of the log."""
         return self._state.topic_partition
 
     @property
     def directory(self) -> Path:
-        """The directory of the log's files."""
+        """Return the directory of the log's files."""
         return self._state.segments.directory
 
     @property
     def config(self) -> LogConfig:
-        """The settings of the log."""
+        """Return the settings of the log."""
         return self._state.config
 
     @property
     def topic_id(self) -> UUID | None:
-        """The id of the topic; None until the log learns it."""
+        """Return the id of the topic; None until the log learns it."""
         return self._state.topic_id
 
     @property
     def log_start_offset(self) -> int:
-        """The first offset that may be read from the local log or from the tier."""
+        """Return the first offset that may be read from the local log or from the tier."""
         return self._state.offsets.log_start_offset
 
     @property
     def local_log_start_offset(self) -> int:
-        """The first offset on local disk."""
+        """Return the first offset on local disk."""
         return self._state.offsets.local_log_start_offset
 
     @property
     def log_end_offset(self) -> int:
-        """The offset of the next record."""
+        """Return the offset of the next record."""
         return self._state.segments.log_end.offset
 
     @property
     def high_watermark(self) -> int:
-        """Exclusive end of the records that every in-sync replica has."""
+        """Return the exclusive end of the records that every in-sync replica has."""
         return self._state.offsets.high_watermark.offset
 
     @property
     def last_stable_offset(self) -> int:
-        """Exclusive end of the decided records: no transaction is open below this offset."""
+        """Return the exclusive end of the decided records: no transaction is open below this offset."""
         return self._state.offsets.last_stable.offset
 
     @property
     def first_unstable_offset(self) -> int | None:
-        """First offset of the earliest transaction that is open or not replicated; None without such a transaction."""
+        """Return the first offset of the earliest transaction that is open or not replicated; None without one."""
         unstable = self._state.offsets.first_unstable
         return None if unstable is None else unstable.offset
 
     @property
     def recovery_point(self) -> int:
-        """The first offset that may not be on stable storage."""
+        """Return the first offset that may not be on stable storage."""
         return self._state.segments.recovery_point
 
     @property
     def highest_remote_offset(self) -> int:
-        """The last offset that is known to be in the tier, inclusive; -1 for an empty tier."""
+        """Return the last offset that is known to be in the tier, inclusive; -1 for an empty tier."""
         return self._state.offsets.highest_remote_offset
 
     @property
     def size_bytes(self) -> int:
-        """The size of all log files together."""
+        """Return the size of all log files together."""
         return self._state.segments.segments.size_bytes
 
     @property
     def segments(self) -> tuple[LogSegment, ...]:
-        """The segments, ascending; the last segment is active."""
+        """Return the segments, ascending; the last segment is active."""
         return self._state.segments.segments.values
 
     @property
     def segment_count(self) -> int:
-        """The number of segments."""
+        """Return the number of segments."""
         return len(self.segments)
 
     def statistics(self) -> LogStatistics:
@@ -120,22 +120,22 @@ class LogView:
 
     @property
     def refused(self) -> ValidationCounters:
-        """A copy of the counters of refused records, by reason, since the log was opened."""
+        """Return a copy of the counters of refused records, by reason, since the log was opened."""
         return replace(self._state.counters)
 
     @property
     def leader_epochs(self) -> Lineage:
-        """The leader epochs and their first offsets; empty after the directory was renamed for deletion."""
+        """Return the leader epochs and their first offsets; empty after the directory was renamed for deletion."""
         return self._state.lineage
 
     @property
     def producers(self) -> ProducerStateManager:
-        """The state of the producers; read only."""
+        """Return the state of the producers; read only."""
         return self._state.producers
 
     @property
     def is_tiered(self) -> bool:
-        """True when the segments of the log are copied to a tier."""
+        """Return True when the segments of the log are copied to a tier."""
         return self._state.is_tiered
 
     # High watermark

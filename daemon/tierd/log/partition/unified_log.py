@@ -20,7 +20,7 @@ from typing import TypeVar
 from uuid import UUID
 
 from tierd.errors import LogError, TierErrorCode
-from tierd.log.files.disk import Piece
+from tierd.log.files.disk import Buffer
 from tierd.log.partition import log_lifecycle
 from tierd.log.partition.append_info import AppendInfo, AppendRequest
 from tierd.log.partition.log_append import append_all
@@ -59,7 +59,7 @@ class UnifiedLog(LogView):
 
     def append_as_leader(
         self,
-        records: Piece,
+        records: Buffer,
         *,
         leader_epoch: int,
         now_ms: int,
@@ -76,7 +76,7 @@ class UnifiedLog(LogView):
         return self._append(AppendRequest(records, origin, leader_epoch), now_ms)
 
     def append_as_follower(
-        self, records: Piece, *, now_ms: int, headers: Sequence[BatchHeader] | None = None
+        self, records: Buffer, *, now_ms: int, headers: Sequence[BatchHeader] | None = None
     ) -> AppendInfo:
         """Append a set of records that a leader has numbered.
 

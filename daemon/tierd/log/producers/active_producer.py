@@ -76,12 +76,12 @@ class ActiveProducer:
 
     @property
     def last_sequence(self) -> int:
-        """Sequence of the last record; -1 when no batch is known."""
+        """Return the sequence of the last record; -1 when no batch is known."""
         return self.batches[-1].last_sequence if self.batches else _NO_SEQUENCE
 
     @property
     def first_sequence(self) -> int:
-        """Sequence of the first record of the oldest batch that is known; -1 without one."""
+        """Return the sequence of the first record of the oldest batch that is known; -1 without one."""
         return self.batches[0].first_sequence if self.batches else _NO_SEQUENCE
 
     def find_duplicate(self, header: BatchHeader) -> AppendedBatch | None:

@@ -133,7 +133,7 @@ class ProducerAppendInfo:
         log.warning("replicated_old_producer_epoch", **self._where, batch=self._describe(header), problem=problem)
 
     def _check_sequence(self, header: BatchHeader) -> None:
-        """Kafka: ProducerAppendInfo.checkSequence."""
+        """Refuse a sequence that does not follow the last one (Kafka: ProducerAppendInfo.checkSequence)."""
         first = header.base_sequence
         if header.producer_epoch != self.newer.producer_epoch:
             if first and self.newer.producer_epoch != _NO_EPOCH:

@@ -72,12 +72,12 @@ class ProducerStateManager:
 
     @property
     def producers(self) -> Mapping[int, ActiveProducer]:
-        """The producers by id; a view, that follows every change and is not to be changed."""
+        """Return the producers by id: a view that follows every change, and that callers do not change."""
         return MappingProxyType(self._producers)
 
     @property
     def entries(self) -> tuple[ProducerStateEntry, ...]:
-        """The producers as a snapshot describes them, in the order in which they were first seen."""
+        """Return the producers as a snapshot describes them, in the order in which they were first seen."""
         return tuple(producer.to_snapshot() for producer in self._producers.values())
 
     @property
@@ -265,7 +265,7 @@ class ProducerStateManager:
 
     @property
     def latest_snapshot_offset(self) -> int | None:
-        """Offset of the newest snapshot; None without one."""
+        """Return the offset of the newest snapshot; None without one."""
         return self.snapshots.latest
 
     def take_snapshot(self, *, sync: bool) -> Path | None:

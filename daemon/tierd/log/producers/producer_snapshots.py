@@ -42,12 +42,12 @@ class ProducerSnapshots:
 
     @property
     def offsets(self) -> tuple[int, ...]:
-        """The offsets of the snapshots, ascending."""
+        """Return the offsets of the snapshots, ascending."""
         return tuple(self._offsets)
 
     @property
     def latest(self) -> int | None:
-        """The offset of the newest snapshot; None without a snapshot."""
+        """Return the offset of the newest snapshot; None without a snapshot."""
         return self._offsets[-1] if self._offsets else None
 
     def path(self, offset: int) -> Path:

@@ -69,7 +69,7 @@ class ProducerStateEntry:
 
     @property
     def first_sequence(self) -> int:
-        """Sequence of the last batch's first record; -1 when no batch is known."""
+        """Return the sequence of the last batch's first record; -1 when no batch is known."""
         return (self.last_sequence - self.offset_delta) & MAX_SEQUENCE if self.last_offset >= 0 else -1
 
 

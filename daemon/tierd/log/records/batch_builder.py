@@ -115,12 +115,12 @@ class BatchBuilder:
 
     @property
     def record_count(self) -> int:
-        """Records so far."""
+        """Return the number of records that were appended."""
         return self._record_count
 
     @property
     def next_offset(self) -> int:
-        """Offset of a record that is appended without one."""
+        """Return the offset that a record gets if none is given."""
         return self._last_offset + 1
 
     @property
@@ -130,7 +130,7 @@ class BatchBuilder:
 
     @property
     def max_timestamp_ms(self) -> int:
-        """As in the header: the largest of the records, or the append time; -1 for none."""
+        """Return the largest timestamp of the records, or the append time, as the header has it; -1 for none."""
         return self._max_timestamp_ms if self._log_append_time_ms is None else self._log_append_time_ms
 
     @property

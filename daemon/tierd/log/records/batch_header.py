@@ -89,7 +89,7 @@ class BatchHeader:
 
     @property
     def compression(self) -> Compression:
-        """The codec.
+        """Return the codec of the records.
 
         Raises:
             InvalidRecordError: the attributes name none.
@@ -101,41 +101,41 @@ class BatchHeader:
 
     @property
     def timestamp_type(self) -> str:
-        """``CreateTime``, ``LogAppendTime``, or ``NoTimestampType`` in magic 0."""
+        """Return ``CreateTime`` or ``LogAppendTime``; ``NoTimestampType`` in magic 0."""
         if self.magic == 0:
             return "NoTimestampType"
         return "LogAppendTime" if self.attributes & IS_LOG_APPEND_TIME else "CreateTime"
 
     @property
     def is_transactional(self) -> bool:
-        """True for a batch of a transaction."""
+        """Return True for a batch of a transaction."""
         return self.magic >= 2 and bool(self.attributes & IS_TRANSACTIONAL)
 
     @property
     def is_control(self) -> bool:
-        """True for a batch of control records, which Kafka writes."""
+        """Return True for a batch of control records, which Kafka writes."""
         return self.magic >= 2 and bool(self.attributes & IS_CONTROL)
 
     @property
     def delete_horizon_ms(self) -> int | None:
-        """Time from which compaction may drop the tombstones and markers of the batch; None when it is not set."""
+        """Return the time from which compaction may drop the batch's tombstones and markers; None if not set."""
         return self.base_timestamp_ms if self.magic >= 2 and self.attributes & HAS_DELETE_HORIZON else None
 
     @property
     def last_sequence(self) -> int:
-        """Sequence number of the last record, -1 without a producer; wraps after the largest int."""
+        """Return the sequence number of the last record, -1 without a producer; wraps after the largest int."""
         if self.base_sequence == -1:
             return -1
         return increment_sequence(self.base_sequence, self.last_offset - self.base_offset)
 
     @property
     def end_position(self) -> int:
-        """Position of the first byte behind the batch."""
+        """Return the position of the first byte behind the batch."""
         return self.position + self.size_bytes
 
     @property
     def crc_start(self) -> int:
-        """Position in the batch of the first byte that ``crc`` covers."""
+        """Return the position in the batch of the first byte that ``crc`` covers."""
         return CRC_START_V2 if self.magic >= 2 else CRC_START_LEGACY
 
 
@@ -174,6 +174,25 @@ def parse_header(data: bytes | memoryview, at: int, *, name: str, position: int)
         return None
     parse = _parse_v2 if magic == 2 else _parse_legacy
     return parse(data, at, name, position)
+
+
+def headers_in(data: bytes | memoryview, *, name: str, position: int = 0) -> Iterator[BatchHeader]:
+    """Yield the headers of the whole batches in ``data``, from its first byte on; an incomplete last one is left out.
+
+    Args:
+        data: batches one behind the other.
+        name: the file, for errors.
+        position: where in the file ``data`` begins.
+
+    Raises:
+        CorruptRecordError: a header is impossible.
+    """
+    at, size = 0, len(data)
+    while (header := parse_header(data, at, name=name, position=position + at)) is not None:
+        at += header.size_bytes
+        if at > size:
+            return
+        yield header
 
 
 def _check_length(length: int, name: str, position: int) -> None:

@@ -21,7 +21,7 @@ from tierd.log.records.batch_header import (
 )
 from tierd.log.records.log_config import TimestampType
 
-Batch = bytearray | memoryview
+BatchBytes = bytearray | memoryview
 
 _BASE_OFFSET = struct.Struct(">q")
 _LEADER_EPOCH = struct.Struct(">i")
@@ -40,7 +40,7 @@ _LEGACY_FLAGS_AT = 17
 _LEGACY_TIMESTAMP_AT = 18
 
 
-def set_last_offset(batch: Batch, offset: int) -> None:
+def set_last_offset(batch: BatchBytes, offset: int) -> None:
     """Move the batch so that it ends at ``offset``; the checksum does not cover it.
 
     Raises:
@@ -52,7 +52,7 @@ def set_last_offset(batch: Batch, offset: int) -> None:
     _BASE_OFFSET.pack_into(batch, 0, offset - delta)
 
 
-def set_leader_epoch(batch: Batch, epoch: int) -> None:
+def set_leader_epoch(batch: BatchBytes, epoch: int) -> None:
     """Write the leader's epoch into the header, where no checksum covers it.
 
     Raises:
@@ -64,7 +64,7 @@ def set_leader_epoch(batch: Batch, epoch: int) -> None:
     _LEADER_EPOCH.pack_into(batch, _LEADER_EPOCH_AT, epoch)
 
 
-def set_max_timestamp(batch: Batch, timestamp_type: TimestampType, timestamp_ms: int) -> None:
+def set_max_timestamp(batch: BatchBytes, timestamp_type: TimestampType, timestamp_ms: int) -> None:
     """Say who stamped the batch, and its largest timestamp; the checksum is computed anew only if either changes.
 
     Base timestamp and deltas stay: under CreateTime the records keep theirs, under LogAppendTime readers ignore them.
@@ -88,7 +88,7 @@ def set_max_timestamp(batch: Batch, timestamp_type: TimestampType, timestamp_ms:
         _CRC.pack_into(batch, _LEGACY_CRC_AT, zlib.crc32(memoryview(batch)[CRC_START_LEGACY:]))
 
 
-def _magic(batch: Batch) -> int:
+def _magic(batch: BatchBytes) -> int:
     size = len(batch)
     length = int.from_bytes(batch[8:LOG_OVERHEAD_BYTES], "big", signed=True)
     if (
@@ -100,7 +100,7 @@ def _magic(batch: Batch) -> int:
     return batch[_MAGIC_AT]
 
 
-def forget_producer(batch: Batch) -> None:
+def forget_producer(batch: BatchBytes) -> None:
     """Make a batch of magic 2 one of a producer without an id, and stamp its checksum; its records stay as they are.
 
     Producer id, epoch and sequence become -1. The bits for a transaction and for a delete horizon are cleared. The base

@@ -11,7 +11,7 @@ from functools import lru_cache
 import cramjam
 import zstandard
 
-Bytes = bytes | bytearray | memoryview
+from tierd.log.files.disk import Buffer
 
 MAX_DECOMPRESSED_BYTES = 256 << 20
 """No batch grows beyond this; Kafka itself has no limit, so it is far above every sane ``max.message.bytes``."""
@@ -67,7 +67,7 @@ def check_level(codec: Compression, level: int | None) -> None:
         raise ValueError(f"{codec.name.lower()} has no level {level}")
 
 
-def compress(codec: Compression, payload: Bytes, *, level: int | None = None, magic: int = 2) -> bytes:
+def compress(codec: Compression, payload: Buffer, *, level: int | None = None, magic: int = 2) -> bytes:
     """Return ``payload`` as a batch of ``magic`` carries it, framed as Kafka does.
 
     Raises:
@@ -98,7 +98,7 @@ def _snappy(payload: memoryview) -> bytes:
 
 
 def _lz4(payload: memoryview, level: int, magic: int) -> bytes:
-    pieces: list[Bytes] = [_LZ4_HEADER if magic > 0 else _LZ4_HEADER_MAGIC_0]
+    pieces: list[Buffer] = [_LZ4_HEADER if magic > 0 else _LZ4_HEADER_MAGIC_0]
     for at in range(0, len(payload), _LZ4_BLOCK_BYTES):
         plain = payload[at : at + _LZ4_BLOCK_BYTES]
         block = _lz4_compressed(plain, level)
@@ -117,7 +117,7 @@ def _lz4_compressed(plain: memoryview, level: int) -> bytes:
     return bytes(cramjam.lz4.compress_block(plain, mode="high_compression", compression=level, store_size=False))
 
 
-def _zstd(payload: Bytes, level: int) -> bytes:
+def _zstd(payload: Buffer, level: int) -> bytes:
     # A stream of unknown size, flushed before it ends: as Kafka's writer does, so that the bytes are the same.
     stream = _zstd_compressor(level).compressobj()
     return stream.compress(payload) + stream.flush(zstandard.COMPRESSOBJ_FLUSH_BLOCK) + stream.flush()

@@ -130,7 +130,7 @@ class LogConfig:
 
     @property
     def max_segment_ms(self) -> int:
-        """After how much message time a segment is rolled, before jitter (log-format 5.1)."""
+        """Return the message time after which a segment is rolled, before jitter (log-format 5.1)."""
         return min(self.segment_ms, self.max_compaction_lag_ms) if self.is_compacted else self.segment_ms
 
     @property

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from tierd.errors import CorruptRecordError, InvalidRecordError
-from tierd.log.files.disk import Piece
+from tierd.log.files.disk import Buffer
 from tierd.log.log_errors import RecordValidationError
 from tierd.log.records.append_origin import AppendOrigin
 from tierd.log.records.batch_builder import NO_PRODUCER, BatchBuilder, NewRecord, Producer
@@ -67,7 +67,7 @@ class _Append:
 
 
 def validate_and_assign(
-    records: Piece,
+    records: Buffer,
     *,
     first_offset: int,
     leader_epoch: int,

@@ -62,11 +62,11 @@ class LowerCheckpoint:
 
     @property
     def why(self) -> str:
-        """For people."""
+        """Return the reason in words, for people."""
         return f"it says {self.before}, the log ends at {self.offset}"
 
 
-Step = CutTail | MoveAside | WriteAnew | LowerCheckpoint
+LogRepairStep = CutTail | MoveAside | WriteAnew | LowerCheckpoint
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +94,7 @@ class RepairPlan:
         lost_from: the first offset whose record will be in side files only; None if no record is removed.
     """
 
-    steps: tuple[Step, ...]
+    steps: tuple[LogRepairStep, ...]
     remaining: tuple[RemainingDamage, ...]
     notes: tuple[str, ...]
     log_end_offset: int
@@ -113,7 +113,7 @@ def plan_repair(facts: PartitionFacts, *, cut_damaged: bool = False) -> RepairPl
         return _unfinished_replacement(facts, unfinished)
     cut_at = _cut_segment(facts, cut_damaged=cut_damaged)
     kept = facts.segments if cut_at is None else facts.segments[: cut_at + 1]
-    steps: list[Step] = []
+    steps: list[LogRepairStep] = []
     if cut_at is not None:
         steps += _after_cut(facts, kept[-1])
     steps += _snapshot_steps(facts, kept, is_cut=cut_at is not None)
@@ -182,9 +182,9 @@ def _cut_step(segment: SegmentFacts, fault: Fault) -> CutTail:
     return CutTail(file_name(segment.base_offset, ".log"), fault.position, size_bytes, fault.problem)
 
 
-def _after_cut(facts: PartitionFacts, last: SegmentFacts) -> list[Step]:
+def _after_cut(facts: PartitionFacts, last: SegmentFacts) -> list[LogRepairStep]:
     """Move away the files behind the segment that becomes the last one, from the last one down."""
-    steps: list[Step] = []
+    steps: list[LogRepairStep] = []
     behind = sorted({base for base, suffix in _parsed(facts) if suffix == ".log" and base > last.base_offset})
     why = f"the log ends at offset {last.end_offset} now"
     for base in reversed(behind):
@@ -193,10 +193,10 @@ def _after_cut(facts: PartitionFacts, last: SegmentFacts) -> list[Step]:
     return steps
 
 
-def _snapshot_steps(facts: PartitionFacts, kept: tuple[SegmentFacts, ...], *, is_cut: bool) -> list[Step]:
+def _snapshot_steps(facts: PartitionFacts, kept: tuple[SegmentFacts, ...], *, is_cut: bool) -> list[LogRepairStep]:
     end_offset = kept[-1].end_offset if kept else 0
     limit = end_offset if is_cut else None
-    steps: list[Step] = []
+    steps: list[LogRepairStep] = []
     if is_cut:
         above = sorted(base for base, suffix in _parsed(facts) if suffix == ".snapshot" and base > end_offset)
         why = f"the log ends at offset {end_offset} now"
@@ -212,7 +212,7 @@ def _snapshot_steps(facts: PartitionFacts, kept: tuple[SegmentFacts, ...], *, is
     return steps
 
 
-def _end_snapshot(facts: PartitionFacts, last: SegmentFacts) -> list[Step]:
+def _end_snapshot(facts: PartitionFacts, last: SegmentFacts) -> list[LogRepairStep]:
     """Return the step that writes the producer snapshot at the log end, which a broker loads after a clean stop."""
     name = file_name(last.end_offset, ".snapshot")
     if last.snapshot_at_end is None or last.end_offset == last.base_offset:
@@ -220,7 +220,7 @@ def _end_snapshot(facts: PartitionFacts, last: SegmentFacts) -> list[Step]:
     return [WriteAnew(name, last.snapshot_at_end, "the producers at the log end", name in facts.names)]
 
 
-def _epoch_steps(facts: PartitionFacts, end_offset: int, *, is_cut: bool, is_open: bool) -> list[Step]:
+def _epoch_steps(facts: PartitionFacts, end_offset: int, *, is_cut: bool, is_open: bool) -> list[LogRepairStep]:
     lineage, why = facts.lineage, facts.lineage_problem
     latest = lineage.latest
     if latest is not None and facts.segments and not is_open:
@@ -236,14 +236,14 @@ def _epoch_steps(facts: PartitionFacts, end_offset: int, *, is_cut: bool, is_ope
     return [WriteAnew(LEADER_EPOCH_CHECKPOINT, encode_lineage(lineage), why, exists)]
 
 
-def _artefact_step(artefact: Artefact, facts: PartitionFacts) -> Step:
+def _artefact_step(artefact: Artefact, facts: PartitionFacts) -> LogRepairStep:
     why = artefact.problem or ""
     if artefact.content is None:
         return MoveAside(artefact.name, why)
     return WriteAnew(artefact.name, artefact.content, why, artefact.name in facts.names)
 
 
-def _orphan_steps(facts: PartitionFacts) -> list[Step]:
+def _orphan_steps(facts: PartitionFacts) -> list[LogRepairStep]:
     bases = {base for base, suffix in _parsed(facts) if suffix == ".log"}
     return [
         MoveAside(file_name(base, suffix), "an index without its .log; if that was lost, so are its records")
@@ -252,7 +252,7 @@ def _orphan_steps(facts: PartitionFacts) -> list[Step]:
     ]
 
 
-def _checkpoint_steps(facts: PartitionFacts, end_offset: int) -> list[Step]:
+def _checkpoint_steps(facts: PartitionFacts, end_offset: int) -> list[LogRepairStep]:
     return [
         LowerCheckpoint(name, offset, end_offset)
         for name, offset in sorted(facts.checkpoints.items())

@@ -19,14 +19,14 @@ from tierd.log.files.offline import OfflineFlag
 from tierd.log.records.log_config import LogConfig
 from tierd.log.repair.log_repair_plan import (
     CutTail,
+    LogRepairStep,
     LowerCheckpoint,
     MoveAside,
     RepairPlan,
-    Step,
     WriteAnew,
     plan_repair,
 )
-from tierd.log.repair.partition_survey import Progress, survey_partition
+from tierd.log.repair.partition_survey import OnSurveyProgress, survey_partition
 from tierd.log.repair.side_files import new_stamp, side_file_name
 from tierd.model import TopicPartition
 
@@ -59,7 +59,7 @@ def repair_partition(
     dry_run: bool = False,
     disk: Disk | None = None,
     acquire_lock: Callable[[Path], DirLock] = LogDirLock.acquire,
-    progress: Progress | None = None,
+    progress: OnSurveyProgress | None = None,
 ) -> LogRepairResult:
     """Repair a partition directory as far as that is possible. Blocking; the log dir is locked meanwhile.
 
@@ -92,7 +92,7 @@ def truncate_partition(
     config: LogConfig = _DEFAULT_CONFIG,
     disk: Disk | None = None,
     acquire_lock: Callable[[Path], DirLock] = LogDirLock.acquire,
-    progress: Progress | None = None,
+    progress: OnSurveyProgress | None = None,
 ) -> LogRepairResult | None:
     """Cut the log before the batch that holds ``offset``; side files keep the bytes that are cut. Blocking.
 
@@ -124,7 +124,7 @@ class _Work:
     directory: Path
     now_ms: int
     config: LogConfig
-    progress: Progress | None
+    progress: OnSurveyProgress | None
 
     def locked(self, work: Callable[[], T], acquire_lock: Callable[[Path], DirLock], *, dry_run: bool) -> T:
         with OfflineFlag(self.directory.parent).storage():
@@ -171,7 +171,7 @@ class RepairActor:
         self._partition = partition
         self._stamp = stamp
 
-    def do(self, step: Step) -> str | None:
+    def do(self, step: LogRepairStep) -> str | None:
         """Carry out one step, durably; return the name of its side file, if it made one."""
         match step:
             case CutTail():

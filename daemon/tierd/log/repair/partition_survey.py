@@ -26,14 +26,19 @@ from tierd.log.repair.facts import Artefact, Disorder, FaultKind, PartitionFacts
 from tierd.log.repair.segment_survey import SegmentSurvey, SurveyedPartition, problem_text
 from tierd.model import EpochEntry, Lineage, TopicPartition
 
-Progress = Callable[[str, int, int], None]
+OnSurveyProgress = Callable[[str, int, int], None]
 """A receiver of progress: file name of the present segment, number of segments done, number of segments."""
 
 OFFSET_CHECKPOINTS = (RECOVERY_POINT_CHECKPOINT, REPLICATION_OFFSET_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT)
 
 
 def survey_partition(
-    disk: Disk, directory: Path, *, config: LogConfig, stop_at: int | None = None, progress: Progress | None = None
+    disk: Disk,
+    directory: Path,
+    *,
+    config: LogConfig,
+    stop_at: int | None = None,
+    progress: OnSurveyProgress | None = None,
 ) -> PartitionFacts:
     """Read every batch of a partition, and compare every other file with the batches. Blocking. Nothing is changed.
 
@@ -70,7 +75,7 @@ class _Survey:
         self._newest_epoch = -1
         self._disorder: Disorder | None = None
 
-    def run(self, progress: Progress) -> PartitionFacts:
+    def run(self, progress: OnSurveyProgress) -> PartitionFacts:
         self._read_lineage()
         segments = self._walk_segments(progress)
         if (
@@ -94,7 +99,7 @@ class _Survey:
             disagreements=tuple(self._disagreements),
         )
 
-    def _walk_segments(self, progress: Progress) -> list[SegmentFacts]:
+    def _walk_segments(self, progress: OnSurveyProgress) -> list[SegmentFacts]:
         bases = offsets_named(self._names, ".log")
         partition = SurveyedPartition(
             disk=self._disk,

@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 
 from tierd.errors import CorruptRecordError
-from tierd.log.files.disk import Disk, DiskFile, Piece, Readable
+from tierd.log.files.disk import Buffer, Disk, DiskFile, Readable
 from tierd.log.files.held_file import HeldFile
 from tierd.log.log_errors import LogClosedError
 from tierd.log.records.log_config import MAX_INT
@@ -37,10 +37,10 @@ class LogFile(HeldFile):
         self._is_closed = False
         self._is_synced = not create  # what was there is the recovery point's concern
         self._has_room = False  # the file is longer than the log
-        self._buffered: list[Piece] = []
+        self._buffered: list[Buffer] = []
         self.size_bytes = self.written_bytes = self._create(room_bytes) if create else self._existing_size()
 
-    def append(self, pieces: Sequence[Piece], size_bytes: int) -> None:
+    def append(self, pieces: Sequence[Buffer], size_bytes: int) -> None:
         """Take ``pieces``, which have ``size_bytes`` and must not change until they are written.
 
         Raises:

@@ -20,7 +20,7 @@ from tierd.log.segments.log_segments import PublishedLog
 from tierd.log.segments.log_snapshot import OpenLog
 from tierd.log.segments.segment_ranges import floor_index
 from tierd.log.segments.segment_reading import (
-    OpenFile,
+    OpenReadable,
     collect_aborted,
     find_batch,
     opener,
@@ -152,8 +152,8 @@ class LogReader:
         raise SegmentChangedError(f"{self._name}: its files change again and again", remedy="read again")
 
     @property
-    def open_file(self) -> OpenFile:
-        """A function that opens a file of the log for reading."""
+    def open_file(self) -> OpenReadable:
+        """Return a function that opens a file of the log for reading."""
         return self._open_file
 
     def _floor(self, log: PublishedLog, offset: int) -> int:
@@ -257,8 +257,8 @@ class PublishedSnapshot:
         return map(self.published.files, range(len(self.published.segments)))
 
     @property
-    def open_file(self) -> OpenFile:
-        """A function that opens a file of the log for reading."""
+    def open_file(self) -> OpenReadable:
+        """Return a function that opens a file of the log for reading."""
         return self.reader.open_file
 
     @contextmanager

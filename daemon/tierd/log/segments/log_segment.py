@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from tierd.errors import OffsetOverflowError
-from tierd.log.files.disk import Disk, Piece
+from tierd.log.files.disk import Buffer, Disk
 from tierd.log.files.partition_scan import SegmentFiles, file_name
 from tierd.log.indexes.offset_index_file import OffsetIndexFile
 from tierd.log.indexes.time_index_file import TimeIndexFile
@@ -85,22 +85,22 @@ class LogSegment:
 
     @property
     def path(self) -> Path:
-        """The present name of the log file."""
+        """Return the present name of the log file."""
         return self.log.path
 
     @property
     def size_bytes(self) -> int:
-        """The size of the log, with the bytes that ``append`` took and ``write_out`` did not yet write."""
+        """Return the size of the log, with the bytes that ``append`` took and ``write_out`` did not yet write."""
         return self.log.size_bytes
 
     @property
     def written_bytes(self) -> int:
-        """The size of the log file, without the bytes that ``write_out`` did not yet write."""
+        """Return the size of the log file, without the bytes that ``write_out`` did not yet write."""
         return self.log.written_bytes
 
     def append(
         self,
-        pieces: Sequence[Piece],
+        pieces: Sequence[Buffer],
         batches: Sequence[BatchHeader],
         *,
         largest_offset: int,
@@ -227,7 +227,7 @@ class LogSegment:
 
     @property
     def is_index_full(self) -> bool:
-        """True when one of the indexes has no room for another entry."""
+        """Return True when one of the indexes has no room for another entry."""
         return self.offset_index.is_full or self.time_index.is_full
 
     def first_timestamp_ms(self) -> int:
@@ -237,19 +237,19 @@ class LogSegment:
 
     @property
     def max_timestamp_so_far(self) -> TimestampOffset:
-        """The largest timestamp, and the last offset of the earliest batch with it; (-1, base offset) without any."""
+        """Return the largest timestamp and the last offset of its first batch; (-1, base offset) without any."""
         if self._max_so_far is None:
             self._max_so_far = self.time_index.last_entry
         return self._max_so_far
 
     @property
     def known_max_timestamp(self) -> TimestampOffset | None:
-        """The ``max_timestamp_so_far`` if it is known without reading a file, for any thread; else None."""
+        """Return the ``max_timestamp_so_far`` if it is known without reading a file, for any thread; else None."""
         return self._max_so_far
 
     @property
     def largest_timestamp_ms(self) -> int:
-        """The largest timestamp; for a segment without timestamps the modification time of its file."""
+        """Return the largest timestamp; for a segment without timestamps the modification time of its file."""
         largest_ms = self.max_timestamp_so_far.timestamp_ms
         if largest_ms >= 0:
             return largest_ms
@@ -279,7 +279,7 @@ class LogSegment:
 
     @property
     def has_overflow(self) -> bool:
-        """True when the last offset is too far from the base: an old broker wrote the segment, and it must be split."""
+        """Return True when the last offset is too far from the base: the segment of an old broker, to be split."""
         next_offset = self.read_next_offset()
         return next_offset > self.base_offset and next_offset - 1 - self.base_offset > MAX_INT
 

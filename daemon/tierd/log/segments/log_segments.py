@@ -8,7 +8,7 @@ from operator import attrgetter
 from tierd.log.files.partition_scan import SegmentFiles
 from tierd.log.records.log_offset import LogOffset
 from tierd.log.segments.log_segment import LogSegment
-from tierd.log.segments.segment_ranges import floor_index, segments_between
+from tierd.log.segments.segment_ranges import floor_index, segment_at, segments_between
 
 _base_offset = attrgetter("base_offset")
 
@@ -31,17 +31,17 @@ class LogSegments:
 
     @property
     def first(self) -> LogSegment | None:
-        """The oldest segment."""
+        """Return the oldest segment."""
         return self.values[0] if self.values else None
 
     @property
     def last(self) -> LogSegment | None:
-        """The newest segment."""
+        """Return the newest segment."""
         return self.values[-1] if self.values else None
 
     @property
     def active(self) -> LogSegment:
-        """The segment that is appended to; a loaded log always has one."""
+        """Return the segment that is appended to; a loaded log always has one."""
         return self.values[-1]
 
     @property
@@ -56,8 +56,7 @@ class LogSegments:
 
     def get(self, base_offset: int) -> LogSegment | None:
         """Return the segment that begins at exactly this offset."""
-        found = self.floor(base_offset)
-        return found if found is not None and found.base_offset == base_offset else None
+        return segment_at(self.values, base_offset)
 
     def floor(self, offset: int) -> LogSegment | None:
         """Return the last segment whose base offset is at or below ``offset``."""

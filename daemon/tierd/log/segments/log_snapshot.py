@@ -10,7 +10,7 @@ from tierd.log.files.partition_scan import MAX_OFFSET, SegmentFiles
 from tierd.log.indexes.index_lookup import lookup_timestamp
 from tierd.log.records.batch_header import BatchHeader, iter_headers
 from tierd.log.records.record_batch import RecordBatch, read_batch
-from tierd.log.segments.segment_reading import OpenFile, indexed_position
+from tierd.log.segments.segment_reading import OpenReadable, indexed_position
 from tierd.model import TimestampOffset
 
 
@@ -32,8 +32,8 @@ class LogSnapshot(Protocol):
         """Yield the segments, ascending; the last segment is active."""
 
     @property
-    def open_file(self) -> OpenFile:
-        """A function that opens a file of the log for reading."""
+    def open_file(self) -> OpenReadable:
+        """Return a function that opens a file of the log for reading."""
 
     def open_log(self, segment: SegmentFiles) -> AbstractContextManager[OpenLog]:
         """Open the log file of a segment.

@@ -13,7 +13,7 @@ class HasBaseOffset(Protocol):
 
     @property
     def base_offset(self) -> int:
-        """The first offset of the segment."""
+        """Return the first offset of the segment."""
 
 
 SegmentT = TypeVar("SegmentT", bound=HasBaseOffset)
@@ -22,6 +22,12 @@ SegmentT = TypeVar("SegmentT", bound=HasBaseOffset)
 def floor_index(segments: Sequence[HasBaseOffset], offset: int) -> int:
     """Return the index of the last segment whose base offset is at or below ``offset``; -1 without one."""
     return bisect_right(segments, offset, key=_base_offset) - 1
+
+
+def segment_at(segments: Sequence[SegmentT], base_offset: int) -> SegmentT | None:
+    """Return the segment that begins at exactly ``base_offset``; None without one."""
+    index = floor_index(segments, base_offset)
+    return segments[index] if index >= 0 and segments[index].base_offset == base_offset else None
 
 
 def segments_from(segments: Sequence[SegmentT], offset: int) -> Sequence[SegmentT]:

@@ -16,13 +16,13 @@ from tierd.log.indexes.index_lookup import lookup_offset, lookup_position, looku
 from tierd.log.indexes.transaction_index import AbortedTransaction, TransactionIndex
 from tierd.log.records.batch_header import OVERHEAD_BYTES, BatchHeader, crc_matches, iter_headers, parse_header
 
-OpenFile = Callable[[Path], AbstractContextManager[Readable]]
+OpenReadable = Callable[[Path], AbstractContextManager[Readable]]
 """Opens a file for reading. Raises SegmentChangedError when it is not there."""
 
 _INDEX_LIMIT_BYTES = 256 << 20
 
 
-def opener(disk: Disk) -> OpenFile:
+def opener(disk: Disk) -> OpenReadable:
     """Open files of ``disk``; every ``OSError`` but that a file is gone stays as it is."""
     return partial(_open_file, disk)
 
@@ -40,7 +40,7 @@ def _open_file(disk: Disk, path: Path) -> Iterator[Readable]:
 
 
 def find_batch(
-    open_file: OpenFile,
+    open_file: OpenReadable,
     source: Readable,
     files: SegmentFiles,
     offset: int,
@@ -71,7 +71,7 @@ def find_batch(
     return None
 
 
-def indexed_position(open_file: OpenFile, source: Readable, files: SegmentFiles, offset: int) -> int:
+def indexed_position(open_file: OpenReadable, source: Readable, files: SegmentFiles, offset: int) -> int:
     """Return the position at which a search for ``offset`` begins: from the index if a sound batch is there, else 0."""
     try:
         with open_file(files.offset_index) as index:
@@ -82,7 +82,7 @@ def indexed_position(open_file: OpenFile, source: Readable, files: SegmentFiles,
 
 
 def read_upper_bound(
-    open_file: OpenFile, source: Readable, files: SegmentFiles, *, position: int, size_bytes: int
+    open_file: OpenReadable, source: Readable, files: SegmentFiles, *, position: int, size_bytes: int
 ) -> int | None:
     """Return an offset above every read of ``[position, position + size_bytes)``, from the index; None if unknown."""
     try:
@@ -94,7 +94,7 @@ def read_upper_bound(
 
 
 def indexed_batch_before(
-    open_file: OpenFile, source: Readable, files: SegmentFiles, position: int
+    open_file: OpenReadable, source: Readable, files: SegmentFiles, position: int
 ) -> BatchHeader | None:
     """Return the batch of the last index entry at or before ``position``; None if no sound batch is there. Blocking."""
     try:
@@ -121,7 +121,7 @@ def _proven_batch(source: Readable, last_offset: int, position: int) -> BatchHea
     return header if header.base_offset <= last_offset and crc_matches(source, header) else None
 
 
-def read_aborted(open_file: OpenFile, files: SegmentFiles) -> TransactionIndex | None:
+def read_aborted(open_file: OpenReadable, files: SegmentFiles) -> TransactionIndex | None:
     """Read a segment's transaction index; None when there is no such file, which is normal. Blocking.
 
     Raises:

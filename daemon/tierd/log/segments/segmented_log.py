@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from tierd.errors import LogDirOfflineError, LogError
-from tierd.log.files.disk import Disk, Piece, unlink_if_there
+from tierd.log.files.disk import Buffer, Disk, unlink_if_there
 from tierd.log.log_errors import LogClosedError
 from tierd.log.records.batch_header import BatchHeader
 from tierd.log.records.log_config import LogConfig
@@ -87,12 +87,12 @@ class SegmentedLog:
 
     @property
     def log_end(self) -> LogOffset:
-        """Behind the last record that readers may see, and where the next one goes."""
+        """Return the place behind the last record that readers may see, where the next record goes."""
         return self.published.log_end
 
     @property
     def active(self) -> LogSegment:
-        """The segment that is appended to."""
+        """Return the segment that is appended to."""
         return self.segments.active
 
     @property
@@ -102,7 +102,7 @@ class SegmentedLog:
 
     def append(
         self,
-        pieces: Sequence[Piece],
+        pieces: Sequence[Buffer],
         batches: Sequence[BatchHeader],
         *,
         last_offset: int,

@@ -150,7 +150,7 @@ def closed(name: str) -> BackendUnavailableError:
 
 
 @dataclass(frozen=True, slots=True)
-class GroupEffect:
+class BatchGroupEffect:
     """Result of a group of batches.
 
     Attributes:
@@ -162,7 +162,7 @@ class GroupEffect:
     rows: dict[str, bytes | None]
 
 
-def group_effect(batches: Sequence[Batch], present: Mapping[str, bytes]) -> GroupEffect:
+def group_effect(batches: Sequence[Batch], present: Mapping[str, bytes]) -> BatchGroupEffect:
     """Return the effect of ``batches``, each applied after those before it.
 
     Args:
@@ -182,4 +182,4 @@ def group_effect(batches: Sequence[Batch], present: Mapping[str, bytes]) -> Grou
             for write in batch.writes:
                 assert not isinstance(write, DeletePrefix), "its rows are not known before they are read"
                 rows[write.key] = write.value if isinstance(write, Put) else None
-    return GroupEffect(outcomes, rows)
+    return BatchGroupEffect(outcomes, rows)

@@ -88,7 +88,7 @@ INSERT INTO {table} (key, value) SELECT a.key, '' FROM unnest($1::text[]) AS a (
 ON CONFLICT (key) DO NOTHING RETURNING key
 """
 
-_LOOK: Final = """
+_DESCRIBE: Final = """
 SELECT to_regclass($1) IS NOT NULL AS there, obj_description(to_regclass($1), 'pg_class') AS format,
        current_setting('fsync') AS fsync, current_setting('synchronous_commit') AS synchronous_commit,
        current_setting('transaction_isolation') AS isolation
@@ -120,7 +120,7 @@ async def prepare_table(connections: PostgresConnections, schema_name: str, *, r
     """
     schema = '"' + schema_name.replace('"', '""') + '"'
     table, place = f"{schema}.kv", f"{connections.name} schema {schema_name}"
-    (found,) = await connections.run_repeatable(_LOOK, table)
+    (found,) = await connections.run_repeatable(_DESCRIBE, table)
     if found["isolation"] != "repeatable read":  # two brokers could both write a row that was absent
         raise MetadataError(
             f"{place}: the session is {found['isolation']}, though repeatable read was asked for",
@@ -132,7 +132,7 @@ async def prepare_table(connections: PostgresConnections, schema_name: str, *, r
             raise MetadataError(f"{place}: there is no tierd metadata", remedy=remedy)
         texts = {"schema_text": _text(schema), "table_text": _text(table), "format": _FORMAT, "lock": _MAKING}
         await connections.run_repeatable(_MAKE.format(schema=schema, table=table, **texts))
-        (found,) = await connections.run_repeatable(_LOOK, table)
+        (found,) = await connections.run_repeatable(_DESCRIBE, table)
     if found["format"] != _FORMAT:
         raise MetadataError(
             f"{place}: table kv is {found['format'] or 'of another program'}, this tierd knows {_FORMAT}",

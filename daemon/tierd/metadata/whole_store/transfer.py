@@ -85,7 +85,7 @@ async def import_lines(
     keys: MetadataKeyFactory,
     open_lines: Callable[[], Iterator[str]],
     *,
-    report: Callable[[str], None],
+    on_progress: Callable[[str], None],
 ) -> TransferCounts:
     """Fill an empty store from an export; the whole of it is checked before anything is written.
 
@@ -96,7 +96,7 @@ async def import_lines(
         store: has nothing of the cluster yet.
         keys: of the cluster.
         open_lines: gives the lines, from the first on, each time it is called; it may block.
-        report: is called with the progress, as text.
+        on_progress: is called with the progress, as text.
 
     Raises:
         MetadataExportError: the export is damaged; nothing was written.
@@ -104,7 +104,7 @@ async def import_lines(
         BackendUnavailableError: the store did not answer; run it again.
         OutcomeUnknownError: the same.
     """
-    header, expected = await asyncio.to_thread(_checked, open_lines, keys, report)
+    header, expected = await asyncio.to_thread(_checked, open_lines, keys, on_progress)
     if header.cluster_id != keys.cluster_id:
         raise MetadataFillingRefusedError(
             f"the export is of cluster {header.cluster_id}, the configuration is for {keys.cluster_id}",
@@ -123,7 +123,7 @@ async def import_lines(
             continue
         present += not await _imported(store, keys, None if is_complete else filling, exported)
         done += 1
-        report(f"{done} of {expected.partitions} partitions")
+        on_progress(f"{done} of {expected.partitions} partitions")
     await _require_all(store, keys, done)
     if not is_complete:
         await _file_again(store, keys, header)
@@ -140,7 +140,7 @@ def _exported(each: TopicIdPartition, pairs: list[tuple[str, bytes]], keys: Meta
 
 
 def _checked(
-    open_lines: Callable[[], Iterator[str]], keys: MetadataKeyFactory, report: Callable[[str], None]
+    open_lines: Callable[[], Iterator[str]], keys: MetadataKeyFactory, on_progress: Callable[[str], None]
 ) -> tuple[ExportHeader, TransferCounts]:
     reader, partitions, rows, groups = ExportReader(open_lines()), 0, 0, 0
     for exported in reader.sections():
@@ -151,7 +151,7 @@ def _checked(
         if view.row is None:
             raise MetadataExportError(f"the export has no partition row of {exported.partition}")
         partitions, rows = partitions + 1, rows + len(exported.rows)
-        report(f"checked {partitions} partitions")
+        on_progress(f"checked {partitions} partitions")
     return reader.header, TransferCounts(partitions, rows, groups=groups)
 
 

@@ -15,7 +15,6 @@ from tierd.pipeline.committing.messages import (
     MAX_ANSWER_BYTES,
     MAX_REQUEST_BYTES,
     VERSION,
-    Answer,
     AskOrder,
     AskWork,
     Begin,
@@ -23,11 +22,12 @@ from tierd.pipeline.committing.messages import (
     Done,
     Failed,
     Hello,
+    JobRequest,
+    LeaderAnswer,
     Noted,
     OrderHeader,
     Problem,
     Progress,
-    Request,
     Unchanged,
     Verdict,
     Welcome,
@@ -42,7 +42,7 @@ from tierd.remote import SegmentManifest
 
 _STEP_BYTES: Final = 1 << 18
 _MAX_PROBLEM: Final = 2_000
-_A = TypeVar("_A", bound=Answer)
+_A = TypeVar("_A", bound=LeaderAnswer)
 
 
 class LeaderClient:
@@ -174,7 +174,7 @@ class LeaderClient:
         self._channel.close()
         self._over = self._over or "the connection is closed"
 
-    def _ask(self, body: Request, kind: type[_A]) -> _A:
+    def _ask(self, body: JobRequest, kind: type[_A]) -> _A:
         with self._lock:
             if self._over:
                 raise LeaderChannelError(self._over, remedy="the run is over; the next one begins anew")
@@ -185,7 +185,7 @@ class LeaderClient:
             raise LeaderChannelError(self._end(f"{type(answer).__name__} is no answer to {type(body).__name__}"))
         return answer
 
-    def _exchange(self, body: Request) -> Answer:
+    def _exchange(self, body: JobRequest) -> LeaderAnswer:
         line = encode_request(self._number + 1, body)
         if len(line) > MAX_REQUEST_BYTES:
             raise PipelineError(f"a request of {len(line)} bytes is above {MAX_REQUEST_BYTES}: ask for less at a time")

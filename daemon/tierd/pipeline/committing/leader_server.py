@@ -17,18 +17,18 @@ from tierd.pipeline.committing.leader import CompactionLeader
 from tierd.pipeline.committing.messages import (
     MAX_REQUEST_BYTES,
     VERSION,
-    Answer,
     AskOrder,
     AskWork,
     Begin,
     Done,
     Failed,
     Hello,
+    JobRequest,
+    LeaderAnswer,
     Noted,
     OrderHeader,
     Problem,
     Progress,
-    Request,
     RequestLine,
     Unchanged,
     Welcome,
@@ -151,13 +151,13 @@ class LeaderServer:
         except asyncio.LimitOverrunError as error:
             raise LeaderChannelError(f"a request above {MAX_REQUEST_BYTES} bytes", remedy=_SAME_TIERD) from error
 
-    async def _answer(self, request: Request) -> Answer:
+    async def _answer(self, request: JobRequest) -> LeaderAnswer:
         try:
             return await self._carry_out(request)
         except TierError as error:
             return Problem(problem=str(error), remedy=error.remedy)
 
-    async def _carry_out(self, request: Request) -> Answer:
+    async def _carry_out(self, request: JobRequest) -> LeaderAnswer:
         leader = self._leader
         match request:
             case Begin(index=index, groups=groups):
@@ -180,7 +180,7 @@ class LeaderServer:
                 return self._answer_to(request)
         return Noted()
 
-    def _answer_to(self, request: Hello | AskOrder | AskWork) -> Answer:
+    def _answer_to(self, request: Hello | AskOrder | AskWork) -> LeaderAnswer:
         order = self._leader.order
         if order is None:
             return Problem(problem="no run is on")
@@ -196,7 +196,7 @@ class LeaderServer:
             case AskWork(index=index):
                 return Problem(problem=f"the order has no partition {index}")
 
-    async def _send(self, writer: asyncio.StreamWriter, number: int, answer: Answer) -> None:
+    async def _send(self, writer: asyncio.StreamWriter, number: int, answer: LeaderAnswer) -> None:
         line = await asyncio.to_thread(encode_answer, number, answer)  # the work of one partition may be long
         write(writer, line)
         try:
@@ -225,7 +225,7 @@ async def _next_own(listening: socket.socket) -> socket.socket:
         await asyncio.sleep(0)  # a connection that waits already is accepted without a round of the loop
 
 
-def _decoded(line: bytes, number: int, *, is_welcome: bool) -> Request:
+def _decoded(line: bytes, number: int, *, is_welcome: bool) -> JobRequest:
     request: RequestLine = decode_request(line)
     if request.id != number:
         raise WorkOrderError(f"request {request.id} where {number} was due")

@@ -184,8 +184,8 @@ class Problem(ChannelJson):
     answer: Literal["problem"] = "problem"
 
 
-Request = Hello | AskOrder | AskWork | Begin | Written | Unchanged | Failed | Progress | Done
-Answer = Welcome | OrderHeader | Work | Begun | Verdict | Noted | Problem
+JobRequest = Hello | AskOrder | AskWork | Begin | Written | Unchanged | Failed | Progress | Done
+LeaderAnswer = Welcome | OrderHeader | Work | Begun | Verdict | Noted | Problem
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -193,7 +193,7 @@ class RequestLine(ChannelJson):
     """Request with its number, which grows by one each time."""
 
     id: _Number
-    body: Annotated[Request, Field(discriminator="request")]
+    body: Annotated[JobRequest, Field(discriminator="request")]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -201,14 +201,14 @@ class AnswerLine(ChannelJson):
     """Answer with the number of its request."""
 
     id: _Number
-    body: Annotated[Answer, Field(discriminator="answer")]
+    body: Annotated[LeaderAnswer, Field(discriminator="answer")]
 
 
 _REQUEST_LINE: Final = TypeAdapter(RequestLine)
 _ANSWER_LINE: Final = TypeAdapter(AnswerLine)
 
 
-def encode_request(number: int, body: Request) -> bytes:
+def encode_request(number: int, body: JobRequest) -> bytes:
     """Encode a request as a line."""
     return _REQUEST_LINE.dump_json(RequestLine(id=number, body=body)) + b"\n"
 
@@ -222,7 +222,7 @@ def decode_request(line: bytes) -> RequestLine:
     return _decoded(_REQUEST_LINE, line, "request")
 
 
-def encode_answer(number: int, body: Answer) -> bytes:
+def encode_answer(number: int, body: LeaderAnswer) -> bytes:
     """Encode an answer as a line."""
     return _ANSWER_LINE.dump_json(AnswerLine(id=number, body=body)) + b"\n"
 

@@ -27,7 +27,7 @@ class RunTally:
     Bytes are those of logs, before compression.
 
     Attributes:
-        partitions: partitions that had something due; an audit is not counted.
+        partitions: partitions with groups that were due; an audit is not counted.
         groups_replaced: groups whose output took the place of the inputs.
         groups_unchanged: groups that the job found to be right as they are.
         groups_failed: groups that the job could not rewrite, or that the leader refused.

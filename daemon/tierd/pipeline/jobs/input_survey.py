@@ -1,4 +1,4 @@
-"""Look: reads what has to be read before groups are rewritten, and decides the prospect of each group."""
+"""InputSurvey: reads what has to be read before groups are rewritten, and decides the prospect of each group."""
 
 from collections.abc import Iterable, Sequence
 from typing import TypeVar

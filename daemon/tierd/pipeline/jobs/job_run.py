@@ -20,8 +20,8 @@ from tierd.pipeline.jobs.outcomes import (
     Changed,
     CommitOrder,
     FailedGroup,
-    Outcome,
     Refused,
+    RewriteOutcome,
     Settled,
     UnchangedGroup,
     WrittenGroup,
@@ -130,8 +130,8 @@ class JobRun:
 
     def _begin_and_rewrite(
         self, offsets: "RDD[GroupRows]", tasks: Mapping[GroupPlace, GroupTask]
-    ) -> dict[GroupPlace, Outcome]:
-        outcomes: dict[GroupPlace, Outcome] = {}
+    ) -> dict[GroupPlace, RewriteOutcome]:
+        outcomes: dict[GroupPlace, RewriteOutcome] = {}
         begun: dict[GroupPlace, GroupTask] = {}
         for index in sorted({place.index for place in tasks}):
             groups = sorted(place.group for place in tasks if place.index == index)
@@ -148,7 +148,9 @@ class JobRun:
             outcomes |= {GroupPlace(index, refused.group): Refused(refused.reason) for refused in answer.refused}
         return outcomes | self._rewrite(offsets, begun)
 
-    def _rewrite(self, offsets: "RDD[GroupRows]", tasks: Mapping[GroupPlace, GroupTask]) -> dict[GroupPlace, Outcome]:
+    def _rewrite(
+        self, offsets: "RDD[GroupRows]", tasks: Mapping[GroupPlace, GroupTask]
+    ) -> dict[GroupPlace, RewriteOutcome]:
         """Run the tasks; if Spark gives up, run each by itself, so that only the group that ends a worker fails."""
         if not tasks:
             return {}
@@ -160,7 +162,7 @@ class JobRun:
             log.warning("spark_gave_up", groups=len(tasks), problem=str(error))
             if len(tasks) == 1:
                 return {place: FailedGroup(str(error)) for place in tasks}
-        one_by_one: dict[GroupPlace, Outcome] = {}
+        one_by_one: dict[GroupPlace, RewriteOutcome] = {}
         for place, task in tasks.items():
             one_by_one |= self._rewrite(offsets, {place: task})
         return one_by_one

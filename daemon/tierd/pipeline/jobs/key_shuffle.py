@@ -12,7 +12,7 @@ from typing import TypeVar
 from pyspark import RDD, Accumulator, Broadcast, SparkContext
 
 from tierd.pipeline.jobs.key_blocks import KeyBlock
-from tierd.pipeline.jobs.outcomes import Outcome
+from tierd.pipeline.jobs.outcomes import RewriteOutcome
 from tierd.pipeline.jobs.run_context import RunContext
 from tierd.pipeline.jobs.scanning import InputNote, OffsetBlock, join_bucket, scan_split
 from tierd.pipeline.jobs.task_layout import GroupPlace, InputSplit
@@ -102,7 +102,7 @@ def rewrite_groups(
     context: Context,
     tasks: Mapping[int, GroupTask],
     fetched: Accumulator[int],
-) -> list[tuple[GroupPlace, Outcome]]:
+) -> list[tuple[GroupPlace, RewriteOutcome]]:
     """Run one task per group, by its number, return the outcomes, and count the fetched bytes in ``fetched``."""
     return spark.runJob(offsets, partial(_rewrite, context, dict(tasks), fetched), sorted(tasks))
 
@@ -139,7 +139,7 @@ def _survey(groups: Iterable[GroupRows]) -> Iterator[GroupSurvey]:
 
 def _rewrite(
     context: Context, tasks: Mapping[int, GroupTask], fetched: Accumulator[int], groups: Iterable[GroupRows]
-) -> Iterator[tuple[GroupPlace, Outcome]]:
+) -> Iterator[tuple[GroupPlace, RewriteOutcome]]:
     for number, rows in groups:
         task = tasks[number]
         yield task.place, rewrite(context.value, task, (row for _, row in rows), fetched.add)

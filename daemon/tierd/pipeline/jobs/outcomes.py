@@ -54,7 +54,7 @@ class FailedGroup:
 
 
 Settled = WrittenGroup | UnchangedGroup | Refused | FailedGroup
-Outcome = Settled | Changed
+RewriteOutcome = Settled | Changed
 
 
 class CommitOrder:

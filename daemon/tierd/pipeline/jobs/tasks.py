@@ -14,7 +14,7 @@ import numpy as np
 from tierd.errors import BatchTooLargeError, PipelineError, TierError
 from tierd.model import IndexType, RemoteLogSegmentMetadata
 from tierd.pipeline.access import OpenTier
-from tierd.pipeline.jobs.outcomes import Changed, FailedGroup, Outcome, UnchangedGroup, WrittenGroup
+from tierd.pipeline.jobs.outcomes import Changed, FailedGroup, RewriteOutcome, UnchangedGroup, WrittenGroup
 from tierd.pipeline.jobs.run_context import RunContext, scratch_directory
 from tierd.pipeline.jobs.scanning import UNREAD_ADVICE, InputNote, OffsetBlock, input_log
 from tierd.pipeline.jobs.task_layout import GroupPlace
@@ -48,7 +48,7 @@ def rewrite(
     task: GroupTask,
     rows: Iterable[OffsetBlock | InputNote],
     note_fetched: Callable[[int], object],
-) -> Outcome:
+) -> RewriteOutcome:
     """Rewrite a group and store its output, unless the task has no output, or it would equal its only input.
 
     A failure is returned as the outcome of the group. The scratch file is gone when this returns.
@@ -72,7 +72,7 @@ def rewrite(
 
 def _rewrite(
     context: RunContext, task: GroupTask, rows: Iterable[OffsetBlock | InputNote], tier: OpenTier, log: Path
-) -> Outcome:
+) -> RewriteOutcome:
     inputs = context.work(task.place).group_inputs(task.place.group)
     latest = _latest(context, task, rows)
     segment = rewrite_group(

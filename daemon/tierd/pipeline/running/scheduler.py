@@ -22,7 +22,7 @@ log = structlog.get_logger()
 _LONGEST_SLEEP_S: Final = 60.0  # the wall clock may be set meanwhile
 _RETRY: Final = Backoff(base_s=60.0, cap_s=900.0)
 
-Work = Callable[[RunProgress, Sequence[TopicPartition] | None], Awaitable[None]]
+CarryOutRun = Callable[[RunProgress, Sequence[TopicPartition] | None], Awaitable[None]]
 """Function that does one run, from planning to the last commit, and fills the progress.
 
 Partitions None means all partitions that this broker leads.
@@ -47,7 +47,7 @@ class PipelineScheduler:
 
     def __init__(
         self,
-        work: Work,
+        work: CarryOutRun,
         *,
         timetable: Schedule,
         limits: RunLimits,

@@ -13,7 +13,7 @@ LATEST: Final = -1
 EARLIEST: Final = -2
 TOPIC_ID: Final = "topicId"
 
-Progress = dict[str, dict[str, int | str]]
+StreamProgress = dict[str, dict[str, int | str]]
 """Position of a streaming query in Spark's checkpoint."""
 
 
@@ -54,7 +54,7 @@ class SinceTime:
         return given_for(name, self.timestamp_ms, what="timestamp")
 
 
-Position = LogPlace | AtOffsets | SinceTime
+QueryPosition = LogPlace | AtOffsets | SinceTime
 
 
 def given_for(name: TopicPartition, values: Mapping[TopicPartition, int], *, what: str) -> int:
@@ -119,14 +119,14 @@ class StreamPosition:
     topic_ids: Mapping[str, str]
 
 
-def encode_position(position: StreamPosition) -> Progress:
+def encode_position(position: StreamPosition) -> StreamProgress:
     """Encode a position for the checkpoint: as Spark's own Kafka source, with the topic id beside the partitions.
 
     ::
 
         {"orders": {"0": 23, "1": 17, "topicId": "EjRWeJq83vD-3LqYdlQyEA"}}
     """
-    encoded: Progress = {}
+    encoded: StreamProgress = {}
     for name in sorted(position.offsets):
         encoded.setdefault(name.topic, {})[str(name.partition)] = position.offsets[name]
     for topic, each in encoded.items():
@@ -135,7 +135,7 @@ def encode_position(position: StreamPosition) -> Progress:
     return encoded
 
 
-def decode_position(progress: Progress) -> StreamPosition:
+def decode_position(progress: StreamProgress) -> StreamPosition:
     """Decode ``encode_position``."""
     offsets = {
         TopicPartition(topic, int(key)): int(value)

@@ -19,11 +19,12 @@ from tierd.model import TopicIdPartition, TopicPartition
 from tierd.pipeline.access import OpenTier, TierAccess
 from tierd.pipeline.pipeline_errors import DataLossError, ReadOptionError
 from tierd.pipeline.source.aborted import AbortedSearch
+from tierd.pipeline.source.admission import Offsets
 from tierd.pipeline.source.bounds import RecordBounds
 from tierd.pipeline.source.fetch_plan import chunks_to_read
 from tierd.pipeline.source.local_tail import LocalTail, LocalTails
 from tierd.pipeline.source.partition_snapshot import PartitionSnapshot, Snapshots, topic_ids
-from tierd.pipeline.source.positions import EARLIEST, LATEST, AtOffsets, LogPlace, Position, SinceTime, given_for
+from tierd.pipeline.source.positions import EARLIEST, LATEST, AtOffsets, LogPlace, QueryPosition, SinceTime, given_for
 from tierd.pipeline.source.read_options import ReadOptions
 from tierd.pipeline.source.segment_pieces import times_of_chunks
 from tierd.pipeline.source.splits import Part, QuerySpan, Split, plan_splits
@@ -31,7 +32,6 @@ from tierd.pipeline.source.time_search import offset_for_time
 
 log = structlog.get_logger()
 
-Offsets = Mapping[TopicPartition, int]
 
 _NOWHERE: Final = "is neither in the tier nor behind its end in the broker's log"
 
@@ -98,7 +98,7 @@ class QueryPlanner:
 
     @_gone_meanwhile()
     def offsets_at(
-        self, position: Position, snapshots: Mapping[TopicPartition, PartitionSnapshot], *, is_end: bool = False
+        self, position: QueryPosition, snapshots: Mapping[TopicPartition, PartitionSnapshot], *, is_end: bool = False
     ) -> dict[TopicPartition, int]:
         """Return the offset that ``position`` means in each partition, which may not be readable.
 
@@ -115,7 +115,7 @@ class QueryPlanner:
             found[name] = self._offset_at(position, snapshot, latest=latest)
         return found
 
-    def _offset_at(self, position: Position, snapshot: PartitionSnapshot, *, latest: int) -> int:
+    def _offset_at(self, position: QueryPosition, snapshot: PartitionSnapshot, *, latest: int) -> int:
         match position:
             case LogPlace():
                 return snapshot.start_offset if position is LogPlace.EARLIEST else latest

@@ -16,7 +16,7 @@ from tierd.pipeline.source.positions import (
     LATEST,
     AtOffsets,
     LogPlace,
-    Position,
+    QueryPosition,
     SinceTime,
     parse_offsets,
     parse_position,
@@ -71,8 +71,8 @@ class ReadOptions:
 
     choice: PartitionChoice
     config: Path
-    starting: Position
-    ending: Position
+    starting: QueryPosition
+    ending: QueryPosition
     is_committed: bool
     include_headers: bool
     include_local: bool
@@ -203,16 +203,16 @@ class _Options:
             case _:
                 return PartitionChoice(assigned=_assigned(value))
 
-    def starting(self, default: LogPlace) -> Position:
+    def starting(self, default: LogPlace) -> QueryPosition:
         strategy = self.text("startingOffsetsByTimestampStrategy", "error").strip().lower()
         if strategy not in ("error", "latest"):
             raise _unusable("startingOffsetsByTimestampStrategy", strategy, "error or latest")
         return self._position("starting", default, or_latest=strategy == "latest")
 
-    def ending(self) -> Position:
+    def ending(self) -> QueryPosition:
         return self._position("ending", LogPlace.LATEST, or_latest=True)
 
-    def _position(self, which: str, default: LogPlace, *, or_latest: bool) -> Position:
+    def _position(self, which: str, default: LogPlace, *, or_latest: bool) -> QueryPosition:
         """Return a position; a time wins over times per partition, and both win over offsets, as in Spark's source."""
         if (name := f"{which}Timestamp") in self:
             value = self._given[name].strip()
@@ -225,7 +225,7 @@ class _Options:
         return parse_position(self._given[name], option=name) if name in self else default
 
 
-def _require_possible(starting: Position, ending: Position, options: _Options, *, is_streaming: bool) -> None:
+def _require_possible(starting: QueryPosition, ending: QueryPosition, options: _Options, *, is_streaming: bool) -> None:
     ends = [name for name in ("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp") if name in options]
     if is_streaming and ends:
         raise ReadOptionError(f"option {ends[0]} means nothing to a streaming query", remedy="remove it")

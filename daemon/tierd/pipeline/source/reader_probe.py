@@ -94,7 +94,7 @@ class FilteredNumbersReader(NumbersReader):
                 yield condition
 
 
-class Numbers(DataSource):
+class NumbersSource(DataSource):
     """Source of a few numbers that takes no filters."""
 
     @classmethod
@@ -112,7 +112,7 @@ class Numbers(DataSource):
         return NumbersReader()
 
 
-class FilteredNumbers(Numbers):
+class FilteredNumbers(NumbersSource):
     """Source of a few numbers that takes filters over."""
 
     @classmethod

@@ -24,7 +24,7 @@ from tierd.pipeline.source.admission import Admission, admitted
 from tierd.pipeline.source.batch_reader import TierPartition, read_task
 from tierd.pipeline.source.bounds import RecordBounds
 from tierd.pipeline.source.partition_snapshot import PartitionSnapshot
-from tierd.pipeline.source.positions import Progress, StreamPosition, decode_position, encode_position
+from tierd.pipeline.source.positions import StreamPosition, StreamProgress, decode_position, encode_position
 from tierd.pipeline.source.query import QueryPlanner
 from tierd.pipeline.source.read_options import ReadOptions
 from tierd.pipeline.source.row_schema import arrow_schema
@@ -48,7 +48,7 @@ class TierStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._planner: QueryPlanner | None = None
         self._target: Mapping[TopicIdPartition, int] | None = None  # of a query that ends when it has everything
 
-    def initialOffset(self) -> Progress:  # noqa: N802 - Spark's name
+    def initialOffset(self) -> StreamProgress:  # noqa: N802 - Spark's name
         """Return the begin of a query without a checkpoint.
 
         Raises:
@@ -77,7 +77,7 @@ class TierStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             snapshots = self._require_planner().take_snapshots()
             self._target = {snapshot.partition: snapshot.end_offset for snapshot in snapshots.values()}
 
-    def latestOffset(self, start: Progress, limit: ReadLimit) -> Progress:  # noqa: N802 - Spark's name
+    def latestOffset(self, start: StreamProgress, limit: ReadLimit) -> StreamProgress:  # noqa: N802 - Spark's name
         """Return the end of the next micro-batch: all that is there, or as much of it as ``limit`` admits.
 
         For a partition that ``start`` does not have, the end is the begin of the partition. The checkpoint then has the
@@ -100,7 +100,7 @@ class TierStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 ends = admitted(spans, starts, admission)
             return encode_position(StreamPosition(ends, {**progress.topic_ids, **_topic_ids(snapshots)}))
 
-    def reportLatestOffset(self) -> Progress | None:  # noqa: N802 - Spark's name
+    def reportLatestOffset(self) -> StreamProgress | None:  # noqa: N802 - Spark's name
         """Return the present end of each partition, for the query's status.
 
         Raises:
@@ -110,7 +110,7 @@ class TierStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             snapshots = self._require_planner().take_snapshots()
             return _encoded({name: snapshot.end_offset for name, snapshot in snapshots.items()}, snapshots)
 
-    def partitions(self, start: Progress, end: Progress) -> Sequence[InputPartition]:
+    def partitions(self, start: StreamProgress, end: StreamProgress) -> Sequence[InputPartition]:
         """Return the tasks of a micro-batch; none where nothing is new.
 
         Raises:
@@ -133,7 +133,7 @@ class TierStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """
         return read_task(self._access, partition, RecordBounds(), self._schema)
 
-    def commit(self, end: Progress) -> None:
+    def commit(self, end: StreamProgress) -> None:
         """Do nothing: the tier keeps no positions of its readers."""
 
     def stop(self) -> None:
@@ -220,7 +220,7 @@ class TierStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return Admission(max_offsets, max_bytes)
 
 
-def _encoded(offsets: Mapping[TopicPartition, int], snapshots: PartitionSnapshots) -> Progress:
+def _encoded(offsets: Mapping[TopicPartition, int], snapshots: PartitionSnapshots) -> StreamProgress:
     return encode_position(StreamPosition(offsets, _topic_ids(snapshots)))
 
 

@@ -45,7 +45,7 @@ class CleanUps:
             key: the object's.
             begin: asks the store for the upload.
             abort: takes back the upload; it has a deadline, and raises nothing.
-            patience_s: of the wait for a reply that nobody else awaits any more.
+            patience_s: longest wait for a reply after its caller has gone.
         """
         beginning = asyncio.create_task(begin, name=f"begin upload {key}")
         try:

@@ -13,7 +13,7 @@ from typing import Self
 from tierd.errors import RemoteIntegrityError, RemoteStorageError
 from tierd.files import open_regular
 from tierd.model import ByteRange
-from tierd.remote.chunks import Bytes, sliced, unreadable
+from tierd.remote.chunks import ByteView, sliced, unreadable
 from tierd.remote.deadlines import Deadline
 
 STEP_BYTES = 1 << 20
@@ -92,7 +92,7 @@ class _Body:
 class BytesBody(_Body):
     """Bytes at hand as a body that is iterated over: given whole, the client library would hash all of them first."""
 
-    def __init__(self, content: Bytes) -> None:
+    def __init__(self, content: ByteView) -> None:
         super().__init__()
         self._content = content
 

@@ -56,7 +56,7 @@ class RewrapResult(Enum):
 
     @property
     def is_problem(self) -> bool:
-        """True where a person has to do something about the manifest."""
+        """Return True where a person has to do something about the manifest."""
         return self not in {self.REWRAPPED, self.CURRENT, self.PLAIN, self.GONE, self.RETAGGED, self.TAG_CURRENT}
 
 
@@ -71,7 +71,7 @@ class RewrapOutcome:
 
     @property
     def is_manifest(self) -> bool:
-        """True for a manifest, False for an object with a tag of its own."""
+        """Return True for a manifest, False for an object with a tag of its own."""
         return self.key.endswith(MANIFEST_SUFFIX)
 
 

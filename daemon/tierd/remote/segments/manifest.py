@@ -36,8 +36,8 @@ from tierd.remote.segments.manifest_parts import (
     IndexArtefact,
     LogArtefact,
     ManifestCompression,
+    ManifestNumber,
     ManifestPart,
-    Number,
     Size,
 )
 from tierd.remote.transform.binding import SegmentBinding
@@ -79,10 +79,10 @@ class SegmentManifest(ManifestPart):
     end_offset: Annotated[int, Field(ge=0, lt=2**63)]
     segment_leader_epochs: tuple[tuple[int, int], ...]
     leader_epoch: Annotated[int, Field(ge=-1, lt=2**31)]
-    broker_id: Number
+    broker_id: ManifestNumber
     session_id: str
-    copy_started_ms: Number
-    max_timestamp_ms: Number
+    copy_started_ms: ManifestNumber
+    max_timestamp_ms: ManifestNumber
     record_count: Size
     batch_count: Size
     size_bytes: Size
@@ -220,21 +220,21 @@ class SegmentManifest(ManifestPart):
 
     @property
     def indexes_size_bytes(self) -> int:
-        """Size of the ``.indexes`` object in bytes."""
+        """Return the size of the ``.indexes`` object in bytes."""
         return max((part.position + part.size_bytes for part in self.indexes.values()), default=0)
 
     @property
     def is_transformed(self) -> bool:
-        """True where the ``.log`` object is anything else than the log's bytes."""
+        """Return True where the ``.log`` object is anything else than the log's bytes."""
         return self.compression.type != "none" or self.encryption is not None
 
     def layout(self) -> ChunkLayout:
-        """Layout of the stored log: the place of each chunk."""
+        """Return the layout of the stored log: the place of each chunk."""
         chunks = tuple(chunk.stored for chunk in self.log.chunks)
         return ChunkLayout(self.size_bytes, self.log.chunk_size_bytes, chunks)
 
     def binding(self) -> SegmentBinding:
-        """The identity that an encrypted segment is bound to.
+        """Return the identity that an encrypted segment is bound to.
 
         Raises:
             ValueError: the ids are no UUIDs.

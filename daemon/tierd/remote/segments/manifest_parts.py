@@ -33,7 +33,7 @@ Crc32c = Annotated[
     Field(ge=0, lt=2**32),
 ]
 Size = Annotated[int, Field(ge=0, lt=2**63)]
-Number = Annotated[int, Field(ge=-1, lt=2**63)]
+ManifestNumber = Annotated[int, Field(ge=-1, lt=2**63)]
 """What the row of a segment can hold."""
 
 
@@ -77,12 +77,12 @@ class LogChunk(ManifestPart):
 
     @property
     def stored(self) -> StoredChunk:
-        """The same chunk as a value for arithmetic."""
+        """Return the same chunk as a value for arithmetic."""
         return StoredChunk(self.size_bytes, self.crc32c, self.compressed)
 
     @property
     def timestamps(self) -> TimestampRange | None:
-        """Times of the records of the chunk, None where they are not known."""
+        """Return the times of the records of the chunk; None where they are not known."""
         if self.min_timestamp_ms is None or self.max_timestamp_ms is None:
             return None
         return TimestampRange(self.min_timestamp_ms, self.max_timestamp_ms)
@@ -144,7 +144,7 @@ class Encryption(ManifestPart):
 
     @property
     def wrapped(self) -> WrappedKey:
-        """The wrapped data key.
+        """Return the wrapped data key.
 
         Raises:
             ValueError: the key is not base64.

@@ -4,13 +4,14 @@ from dataclasses import dataclass
 
 from tierd.errors import RemoteIntegrityError, RemoteUnauthenticatedError
 from tierd.model import IndexType, RemoteLogSegmentMetadata
+from tierd.remote.chunks import ByteView
 from tierd.remote.object_keys import must_be_encrypted
 from tierd.remote.segments.manifest import SegmentManifest
 from tierd.remote.segments.manifest_parts import IndexArtefact
 from tierd.remote.transform.binding import ArtefactKind, SegmentBinding
 from tierd.remote.transform.chunk_layout import ChunkLayout
 from tierd.remote.transform.cipher import SegmentCipher
-from tierd.remote.transform.codec import Bytes, ChunkCodec, ChunkDamagedError
+from tierd.remote.transform.codec import ChunkCodec, ChunkDamagedError
 from tierd.remote.transform.key_ring import KeyRing
 
 
@@ -22,7 +23,7 @@ class OpenSegment:
     layout: ChunkLayout
     codec: ChunkCodec
 
-    def decode_chunk(self, number: int, stored: Bytes, *, key: str) -> Bytes:
+    def decode_chunk(self, number: int, stored: ByteView, *, key: str) -> ByteView:
         """Return the original bytes of chunk ``number`` of the log, as ``ChunkCodec.decode``, at ``key``. Blocking.
 
         Raises:

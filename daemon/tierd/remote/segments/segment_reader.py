@@ -9,13 +9,13 @@ from typing import Generic, NamedTuple, Protocol, TypeVar
 from tierd.errors import RemoteIndexAbsentError, RemoteIntegrityError
 from tierd.model import ByteRange, IndexType, RemoteLogSegmentMetadata
 from tierd.open_file import OpenFile
+from tierd.remote.chunks import ByteView
 from tierd.remote.object_keys import INDEXES_SUFFIX, LOG_SUFFIX, MANIFEST_SUFFIX, ObjectKeyFactory, must_be_encrypted
 from tierd.remote.object_limits import MANIFEST, early_indexes, read_whole
 from tierd.remote.object_store import ObjectInfo, ObjectStore
 from tierd.remote.segments.early_reads import EarlyReads
 from tierd.remote.segments.open_segment import OpenSegment, opened
 from tierd.remote.transform.chunk_layout import ChunkLayout
-from tierd.remote.transform.codec import Bytes
 from tierd.remote.transform.transform import Transform
 from tierd.tasks import drop_task, together, wait_all
 
@@ -172,7 +172,7 @@ class SegmentReader:
 
     async def _read_aligned(self, reads: EarlyReads, key: str, segment: OpenSegment, byte_range: ByteRange) -> bytes:
         layout = segment.layout
-        pieces: list[Bytes] = []
+        pieces: list[ByteView] = []
         for run in layout.runs(layout.chunks_of(byte_range), _RUN_BYTES):
             for number, content in zip(run, await self._read_chunks(reads, key, segment, run), strict=True):
                 start = layout.original_range(number).start
@@ -254,7 +254,7 @@ class SegmentReader:
             await self._decoded(key, segment, run, _cut(held, segment.layout, run))
         return content
 
-    async def _read_chunks(self, reads: EarlyReads, key: str, segment: OpenSegment, run: range) -> list[Bytes]:
+    async def _read_chunks(self, reads: EarlyReads, key: str, segment: OpenSegment, run: range) -> list[ByteView]:
         """Fetch and decode neighbouring chunks."""
         if self._cache is None:
             stored = await _read_stored(reads, key, segment.layout.stored_range(run), _named(run))
@@ -275,7 +275,7 @@ class SegmentReader:
 
     async def _decoded(
         self, key: str, segment: OpenSegment, run: range, pieces: Sequence[bytes | memoryview]
-    ) -> list[Bytes]:
+    ) -> list[ByteView]:
         """Decode chunks in threads, all at once. A failure wastes the work on at most one run."""
         decodes = [
             partial(segment.decode_chunk, number, piece, key=key) for number, piece in zip(run, pieces, strict=True)
@@ -283,8 +283,8 @@ class SegmentReader:
         return list(await asyncio.gather(*map(self._transform.threads.submit, decodes)))
 
 
-async def _read_one_by_one(reads: EarlyReads, key: str, layout: ChunkLayout, run: range) -> list[Bytes]:
-    works: dict[str, Callable[[], Coroutine[object, object, Bytes]]] = {}
+async def _read_one_by_one(reads: EarlyReads, key: str, layout: ChunkLayout, run: range) -> list[ByteView]:
+    works: dict[str, Callable[[], Coroutine[object, object, ByteView]]] = {}
     for number in run:
         alone = range(number, number + 1)
         works[_named(alone)] = partial(_read_stored, reads, key, layout.stored_range(alone), _named(alone))
@@ -301,7 +301,7 @@ async def _read_stored(reads: EarlyReads, key: str, stored_range: ByteRange, wha
     return stored
 
 
-def _cut(stored: memoryview, layout: ChunkLayout, run: range) -> list[Bytes]:
+def _cut(stored: memoryview, layout: ChunkLayout, run: range) -> list[ByteView]:
     """Cut ``stored``, which begins with the first of the chunks, into chunks."""
     first = layout.stored_range(run).start
     ranges = [layout.stored_range(range(number, number + 1)) for number in run]

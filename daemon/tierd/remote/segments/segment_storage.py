@@ -264,7 +264,7 @@ class SegmentStorage:
 
     @property
     def asks_for_proof(self) -> bool:
-        """True where a key ring is configured, so that manifests and tombstones must be proven by it."""
+        """Return True where a key ring is configured, so that manifests and tombstones must be proven by it."""
         return not self._ring.is_empty
 
     def prove_manifest(self, content: bytes, *, key: str) -> SegmentManifest:

@@ -46,7 +46,7 @@ async def check_staged(
 
 
 def sampled_chunks(count: int) -> list[int]:
-    """Numbers of the chunks to look at, of ``count``: the first, the last, and some evenly between them."""
+    """Return the numbers of the chunks to check, of ``count``: the first, the last, and some evenly between them."""
     if count <= _SAMPLED_CHUNKS:
         return list(range(count))
     return [(count - 1) * n // (_SAMPLED_CHUNKS - 1) for n in range(_SAMPLED_CHUNKS)]

@@ -96,7 +96,7 @@ class BoundPiece:
 
     @property
     def nonce(self) -> bytes:
-        """Nonce of 12 bytes that no other piece of the segment has."""
+        """Return the nonce of 12 bytes that no other piece of the segment has."""
         return _NONCE.pack(self.kind, self.number)
 
 

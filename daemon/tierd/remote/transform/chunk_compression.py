@@ -12,8 +12,7 @@ import zstandard
 
 from tierd.files import open_to_read
 from tierd.model import LogSegmentData
-
-Bytes = bytes | memoryview
+from tierd.remote.chunks import ByteView
 
 MIN_GAIN = 0.03
 """A chunk is stored as it is unless compression takes at least this part of it away."""
@@ -33,7 +32,7 @@ _SAMPLE_BYTES = 16 << 10
 _local = threading.local()  # a compressor or a decompressor must not be used by several threads at once
 
 
-def compress(content: Bytes, level: int) -> bytes | None:
+def compress(content: ByteView, level: int) -> bytes | None:
     """Return a zstd frame that states its content's size; None when it gains too little. Blocking, without the GIL."""
     if not content or not _promises_gain(content, level):
         return None
@@ -41,7 +40,7 @@ def compress(content: Bytes, level: int) -> bytes | None:
     return frame if _gains(len(frame), len(content)) else None
 
 
-def decompress(frame: Bytes, size_bytes: int) -> bytes | None:
+def decompress(frame: ByteView, size_bytes: int) -> bytes | None:
     """Return the content, None when ``frame`` is not one frame of exactly ``size_bytes`` bytes.
 
     At most ``size_bytes`` bytes are allocated for the content, even if the frame states a larger size.
@@ -54,13 +53,13 @@ def decompress(frame: Bytes, size_bytes: int) -> bytes | None:
         return None
 
 
-def is_worth_compressing(samples: Sequence[Bytes], level: int) -> bool:
+def is_worth_compressing(samples: Sequence[ByteView], level: int) -> bool:
     """Return True if compression shrinks ``samples``, each by itself, as chunks are compressed."""
     size = sum(map(len, samples))
     return size > 0 and _gains(sum(len(_compressor(level).compress(sample)) for sample in samples), size)
 
 
-def _promises_gain(content: Bytes, level: int) -> bool:
+def _promises_gain(content: ByteView, level: int) -> bool:
     """Return True if one of four windows shrinks: a cheap test before all of an incompressible chunk is compressed."""
     if len(content) <= 4 * _TRIAL_WINDOWS * _TRIAL_WINDOW_BYTES:
         return True

@@ -15,14 +15,13 @@ from collections.abc import Mapping
 from typing import Self
 
 from tierd.errors import RemoteIntegrityError
+from tierd.remote.chunks import ByteView
 from tierd.remote.transform.aes_gcm import KEY_BYTES, aes_gcm, expanded_key, opened
 from tierd.remote.transform.binding import BoundPiece, SegmentBinding
 
 ALGORITHM = "AES-256-GCM"
 TAG_BYTES = 16
 """What encryption adds to a piece."""
-
-Bytes = bytes | memoryview
 
 
 class SegmentCipher:
@@ -59,7 +58,7 @@ class SegmentCipher:
     def __repr__(self) -> str:
         return f"SegmentCipher({self._binding})"
 
-    def encrypt(self, piece: BoundPiece, content: Bytes) -> bytes:
+    def encrypt(self, piece: BoundPiece, content: ByteView) -> bytes:
         """Return ciphertext and tag. Blocking, and without the GIL.
 
         Raises:
@@ -81,7 +80,7 @@ class SegmentCipher:
             remedy="the source changed while it was copied; the segment is copied again under another id",
         )
 
-    def decrypt(self, piece: BoundPiece, sealed: Bytes) -> bytes | None:
+    def decrypt(self, piece: BoundPiece, sealed: ByteView) -> bytes | None:
         """Return the content, None when it is not exactly this piece of this segment. Blocking, and without the GIL."""
         return opened(self._aead, piece.nonce, sealed, self._binding.for_piece(piece))
 
@@ -94,7 +93,7 @@ class SegmentCipher:
         return hmac.compare_digest(self.tag_of(manifest).encode(), tag.encode())
 
 
-def piece_digest(binding: SegmentBinding, piece: BoundPiece, content: Bytes) -> bytes:
+def piece_digest(binding: SegmentBinding, piece: BoundPiece, content: ByteView) -> bytes:
     """Return the SHA-256 of a piece: of its binding and of its bytes to encrypt. Blocking, and without the GIL."""
     digest = hashlib.sha256(binding.for_piece(piece))
     digest.update(content)

@@ -3,12 +3,11 @@
 from dataclasses import dataclass
 
 from tierd.kernels import crc32c
+from tierd.remote.chunks import ByteView
 from tierd.remote.transform.binding import ArtefactKind, BoundPiece
 from tierd.remote.transform.chunk_compression import compress, decompress
 from tierd.remote.transform.chunk_layout import StoredChunk
 from tierd.remote.transform.cipher import TAG_BYTES, SegmentCipher
-
-Bytes = bytes | memoryview
 
 
 class ChunkDamagedError(ValueError):
@@ -29,15 +28,15 @@ class ChunkCodec:
 
     @property
     def is_plain(self) -> bool:
-        """True where new chunks are stored as they are."""
+        """Return True where new chunks are stored as they are."""
         return self.level is None and self.cipher is None
 
     @property
     def overhead_bytes(self) -> int:
-        """Largest growth of a chunk in bytes."""
+        """Return the largest growth of a chunk in bytes."""
         return TAG_BYTES if self.cipher else 0
 
-    def encode(self, content: Bytes, *, number: int, count: int) -> tuple[bytes, bool]:
+    def encode(self, content: ByteView, *, number: int, count: int) -> tuple[bytes, bool]:
         """Return the bytes to store for chunk ``number`` of ``count``, and True if they are compressed."""
         frame = None if self.level is None else compress(content, self.level)
         stored = content if frame is None else frame
@@ -46,7 +45,7 @@ class ChunkCodec:
         piece = BoundPiece(ArtefactKind.LOG, number, count, len(content), frame is not None)
         return self.cipher.encrypt(piece, stored), frame is not None
 
-    def decode(self, stored: Bytes, chunk: StoredChunk, *, number: int, count: int, size_bytes: int) -> Bytes:
+    def decode(self, stored: ByteView, chunk: StoredChunk, *, number: int, count: int, size_bytes: int) -> ByteView:
         """Return the original bytes of a chunk: ``stored`` itself for a plain chunk.
 
         Args:
@@ -88,7 +87,7 @@ class ChunkCodec:
             raise ChunkDamagedError("it does not match its checksum in the manifest")
         return bytes(content)
 
-    def _decrypted(self, stored: Bytes, piece: BoundPiece) -> Bytes:
+    def _decrypted(self, stored: ByteView, piece: BoundPiece) -> ByteView:
         if self.cipher is None:
             return stored
         content = self.cipher.decrypt(piece, stored)

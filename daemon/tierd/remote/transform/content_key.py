@@ -13,10 +13,11 @@ import hashlib
 from collections.abc import Mapping
 from typing import Final
 
+from tierd.remote.chunks import ByteView
 from tierd.remote.transform.aes_gcm import derived_key
 from tierd.remote.transform.binding import ArtefactKind, BoundPiece, SegmentBinding
 from tierd.remote.transform.cipher import piece_digest
-from tierd.remote.transform.codec import Bytes, ChunkCodec, index_piece
+from tierd.remote.transform.codec import ChunkCodec, index_piece
 
 KEY_SEED_BYTES: Final = 32
 _DOMAIN: Final = b"tierd content key 1\x00"
@@ -37,15 +38,15 @@ class ContentDigest:
 
     @property
     def overhead_bytes(self) -> int:
-        """Growth of a chunk: 0, because no bytes are stored."""
+        """Return the growth of a chunk: 0, because no bytes are stored."""
         return 0
 
     @property
     def pieces(self) -> Mapping[bytes, bytes]:
-        """Digest of each piece by its nonce, for the cipher of the second pass."""
+        """Return the digest of each piece by its nonce, for the cipher of the second pass."""
         return self._pieces
 
-    def encode(self, content: Bytes, *, number: int, count: int) -> tuple[bytes, bool]:
+    def encode(self, content: ByteView, *, number: int, count: int) -> tuple[bytes, bool]:
         """Take in chunk ``number`` of ``count``; return no bytes, and whether it is compressed. Blocking."""
         stored, is_compressed = self._codec.encode(content, number=number, count=count)
         self._add(BoundPiece(ArtefactKind.LOG, number, count, len(content), is_compressed), stored)
@@ -69,5 +70,5 @@ class ContentDigest:
         whole = hashlib.sha256(b"".join(nonce + self._pieces[nonce] for nonce in sorted(self._pieces)))
         return derived_key(seed, _DOMAIN + whole.digest())
 
-    def _add(self, piece: BoundPiece, content: Bytes) -> None:
+    def _add(self, piece: BoundPiece, content: ByteView) -> None:
         self._pieces[piece.nonce] = piece_digest(self._binding, piece, content)

@@ -65,7 +65,7 @@ class KeyRing:
 
     @property
     def is_empty(self) -> bool:
-        """True for a ring without keys: no object in the bucket can be proven, and no proof is asked for."""
+        """Return True for a ring without keys: no object in the bucket can be proven, and no proof is asked for."""
         return not self._keys
 
     def tag(self, message: bytes) -> RingTag:

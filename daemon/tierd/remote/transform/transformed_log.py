@@ -12,10 +12,9 @@ from tierd.errors import RemoteIntegrityError
 from tierd.files import open_to_read
 from tierd.kernels import crc32c, crc32c_of_range
 from tierd.model import BlockChecksums, ByteRange
-from tierd.remote.chunks import iterated, unreadable
+from tierd.remote.chunks import ByteView, iterated, unreadable
 from tierd.remote.object_store import ChunkedBody
 from tierd.remote.transform.chunk_layout import ChunkLayout, StoredChunk, count_chunks
-from tierd.remote.transform.codec import Bytes
 from tierd.remote.transform.transform import Threads
 
 _AHEAD = 2
@@ -35,9 +34,9 @@ class ChunkEncoder(Protocol):
 
     @property
     def overhead_bytes(self) -> int:
-        """Largest growth of a chunk in bytes."""
+        """Return the largest growth of a chunk in bytes."""
 
-    def encode(self, content: Bytes, *, number: int, count: int) -> tuple[bytes, bool]:
+    def encode(self, content: ByteView, *, number: int, count: int) -> tuple[bytes, bool]:
         """Return the bytes to store for chunk ``number`` of ``count``, and True if they are compressed. Blocking."""
 
 

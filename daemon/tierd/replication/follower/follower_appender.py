@@ -11,10 +11,10 @@ import structlog
 
 from tierd.clock import Clock
 from tierd.errors import TierError
-from tierd.replication.follower.followed_partition import FetchStage
-from tierd.replication.follower.log_facts import FollowerLog
-from tierd.replication.follower.push_entries import AppendVerdict, judge_entry, take_append_failure
 from tierd.replication.follower.record_intake import RecordIntake, size_of
+from tierd.replication.follower.rules.followed_partition import FetchStage
+from tierd.replication.follower.rules.log_facts import FollowerLog
+from tierd.replication.follower.rules.push_entries import AppendVerdict, judge_entry, take_append_failure
 from tierd.replication.follower.service_log import answer_code
 from tierd.replication.follower.standby_identity import StandbyIdentity
 from tierd.replication.follower.standby_replicas import StandbyReplica, StandbyReplicas

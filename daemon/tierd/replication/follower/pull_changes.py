@@ -6,16 +6,16 @@ import structlog
 
 from tierd.clock import Clock
 from tierd.errors import TierError
-from tierd.replication.follower.followed_partition import LeaderQuestion
-from tierd.replication.follower.log_facts import FollowerLog, FollowerLogFacts, LogChange, LogMatch
-from tierd.replication.follower.pull_answers import (
+from tierd.replication.follower.record_intake import RecordIntake
+from tierd.replication.follower.rules.followed_partition import LeaderQuestion
+from tierd.replication.follower.rules.log_facts import FollowerLog, FollowerLogFacts, LogChange, LogMatch
+from tierd.replication.follower.rules.pull_answers import (
     loses_every_record,
     rebuild_if_cleaned,
     take_change_failure,
     take_failure,
 )
-from tierd.replication.follower.record_intake import RecordIntake
-from tierd.replication.follower.record_runs import BadRecordsError, read_batches
+from tierd.replication.follower.rules.record_runs import BadRecordsError, read_batches
 from tierd.replication.follower.standby_replicas import StandbyReplica
 from tierd.replication.model.messages import PartitionFetchResult
 
@@ -35,7 +35,6 @@ class PullStatistics:
     def __init__(self) -> None:
         """Begin at zero."""
         self.fetched_bytes = 0
-        self.truncations = 0
         self.truncations_below_high_watermark = 0
         self.truncated_records = 0
         self.restarts = 0
@@ -164,7 +163,6 @@ class PullChanges:
             statistics.restarts += 1
             _LOG.warning("follower_log_begun_again", **fields)
             return
-        statistics.truncations += 1
         statistics.truncated_records += before.log_end_offset - new_end
         if new_end < before.high_watermark:
             statistics.truncations_below_high_watermark += 1

@@ -21,23 +21,23 @@ import structlog
 from tierd.backoff import Backoff
 from tierd.clock import Clock, wait_for_event
 from tierd.errors import TierError
-from tierd.model import EpochEndOffset
-from tierd.replication.follower.followed_partition import LeaderQuestion, QuestionKind
+from tierd.model import EpochEndOffset, PartitionKey
 from tierd.replication.follower.leader_connection import LeaderConnection
 from tierd.replication.follower.leader_refusals import refusal_text
-from tierd.replication.follower.log_facts import NO_EPOCH
-from tierd.replication.follower.pull_answers import (
+from tierd.replication.follower.pull_changes import Decision, PullChanges
+from tierd.replication.follower.record_intake import RecordIntake, size_of
+from tierd.replication.follower.rules.followed_partition import LeaderQuestion, QuestionKind
+from tierd.replication.follower.rules.log_facts import NO_EPOCH
+from tierd.replication.follower.rules.pull_answers import (
     take_bounds,
     take_compared,
     take_epoch_end,
     take_failure,
     take_fetched,
 )
-from tierd.replication.follower.pull_changes import Decision, PullChanges
-from tierd.replication.follower.record_intake import RecordIntake, size_of
+from tierd.replication.follower.rules.truncation_rules import LeaderBounds
 from tierd.replication.follower.standby_identity import StandbyIdentity
-from tierd.replication.follower.standby_replicas import ReplicaKey, StandbyReplica, StandbyReplicas
-from tierd.replication.follower.truncation_rules import LeaderBounds
+from tierd.replication.follower.standby_replicas import StandbyReplica, StandbyReplicas
 from tierd.replication.model.messages import (
     EpochEndOffsetsRequest,
     EpochEndOffsetsResponse,
@@ -228,10 +228,10 @@ class PullFetcher:
         self,
         asked: Sequence[_Asked],
         fetches: Sequence[ReplicaFetch],
-        answers: Mapping[ReplicaKey, PartitionFetchResult],
-    ) -> dict[ReplicaKey, Decision]:
+        answers: Mapping[PartitionKey, PartitionFetchResult],
+    ) -> dict[PartitionKey, Decision]:
         """Compare what was fetched for that; return the decisions about it."""
-        decisions: dict[ReplicaKey, Decision] = {}
+        decisions: dict[PartitionKey, Decision] = {}
         for (replica, _), fetch in zip(asked, fetches, strict=True):
             key = _key(replica)
             if fetch.is_comparison and key in answers and not answers[key].error_code:
@@ -248,8 +248,8 @@ class PullFetcher:
     async def _take_all(
         self,
         asked: Sequence[_Asked],
-        codes: Mapping[ReplicaKey, int],
-        decision: Callable[[ReplicaKey, StandbyReplica], Decision],
+        codes: Mapping[PartitionKey, int],
+        decision: Callable[[PartitionKey, StandbyReplica], Decision],
     ) -> bool:
         """Take the answers; return True if any was without an error."""
         has_stale_view = False
@@ -330,7 +330,7 @@ class PullFetcher:
         )
 
 
-def _key(replica: StandbyReplica) -> ReplicaKey:
+def _key(replica: StandbyReplica) -> PartitionKey:
     return replica.partition.topic_id, replica.partition.partition
 
 

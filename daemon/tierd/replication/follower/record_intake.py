@@ -62,7 +62,7 @@ class RecordIntake:
         self.used_bytes -= size_bytes
         assert self.used_bytes >= 0
 
-    async def look_at_disk(self) -> None:
+    async def check_disk(self) -> None:
         """Find out if the disk has room; a disk that does not say so counts as one that has."""
         if self._free_bytes is None:
             return

@@ -17,7 +17,7 @@ from tierd.clock import Clock
 from tierd.errors import LogError, TierError, TierErrorCode, UnknownPartitionError
 from tierd.log import LogService, UnifiedLog
 from tierd.model import TopicIdPartition, TopicPartition
-from tierd.replication.follower.assignment_book import (
+from tierd.replication.follower.rules.assignment_book import (
     AssignmentBook,
     AssignmentStep,
     ConfigureTopic,
@@ -26,7 +26,7 @@ from tierd.replication.follower.assignment_book import (
     KeptReplica,
     SetReplicaAside,
 )
-from tierd.replication.follower.followed_partition import FollowedPartition
+from tierd.replication.follower.rules.followed_partition import FollowedPartition
 from tierd.replication.follower.service_log import ServiceFollowerLog
 from tierd.replication.follower.standby_memory import StandbyMemory
 from tierd.replication.follower.standby_replicas import StandbyReplica, StandbyReplicas

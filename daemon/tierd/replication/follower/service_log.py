@@ -22,9 +22,9 @@ from tierd.log import (
     iter_batches,
 )
 from tierd.model import TopicPartition
-from tierd.replication.follower.log_comparison import first_gap
-from tierd.replication.follower.log_facts import FollowerLogFacts, LogChange, LogChangedError, LogMatch
-from tierd.replication.follower.record_runs import LeaderBatches
+from tierd.replication.follower.rules.log_comparison import first_gap
+from tierd.replication.follower.rules.log_facts import FollowerLogFacts, LogChange, LogChangedError, LogMatch
+from tierd.replication.follower.rules.record_runs import LeaderBatches
 from tierd.replication.model.push_error_code import PushErrorCode
 
 _READ_BYTES: Final = 1 << 20
@@ -60,7 +60,7 @@ class ServiceFollowerLog:
 
     @property
     def facts(self) -> FollowerLogFacts:
-        """The log as it is now."""
+        """Return the log as it is now."""
         log = self._writer.log
         return FollowerLogFacts(
             log_start_offset=log.log_start_offset,
@@ -73,7 +73,7 @@ class ServiceFollowerLog:
 
     @property
     def is_online(self) -> bool:
-        """False after the disk of the log has failed."""
+        """Return True until the disk of the log fails."""
         return self._service.is_online(self._partition)
 
     async def apply(self, change: LogChange) -> None:

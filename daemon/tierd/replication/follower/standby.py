@@ -179,7 +179,7 @@ class Standby:
     async def _watch(self) -> None:
         retried_s = self._clock.monotonic_s()
         while True:
-            await self._intake.look_at_disk()
+            await self._intake.check_disk()
             now_s = self._clock.monotonic_s()
             for replica in self._replicas:
                 if not replica.lock.locked() and replica.followed.check_silence(now_s=now_s):

@@ -24,8 +24,8 @@ from tierd.errors import StateDirError
 from tierd.files import open_to_read, replace_privately
 from tierd.json_parsing import parse_json
 from tierd.model import TopicIdPartition, TopicPartition, is_topic_name
-from tierd.replication.follower.assignment_book import KeptReplica
-from tierd.replication.follower.followed_partition import LeaderClaim
+from tierd.replication.follower.rules.assignment_book import KeptReplica
+from tierd.replication.follower.rules.followed_partition import LeaderClaim
 
 FILE_NAME: Final = "push-standby.json"
 _MAX_BYTES: Final = 256 << 20

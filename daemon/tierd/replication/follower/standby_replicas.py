@@ -6,12 +6,10 @@ from dataclasses import dataclass, field
 from uuid import UUID
 
 from tierd.errors import TierError
-from tierd.model import TopicIdPartition, TopicPartition
-from tierd.replication.follower.followed_partition import FollowedPartition
-from tierd.replication.follower.log_facts import FollowerLog, FollowerLogFacts
+from tierd.model import PartitionKey, TopicIdPartition, TopicPartition
+from tierd.replication.follower.rules.followed_partition import FollowedPartition
+from tierd.replication.follower.rules.log_facts import FollowerLog, FollowerLogFacts
 from tierd.replication.model.push_error_code import PushErrorCode
-
-ReplicaKey = tuple[UUID, int]
 
 
 @dataclass(slots=True, eq=False)
@@ -26,7 +24,7 @@ class StandbyReplica:
         last_error: the last failure, for the status; empty after a success.
         kept: offset from which the records of the log were copied aside, and the log of then; None after a change.
         difference: version of the leader's log, and lowest offset at which this log was said to differ from it.
-        is_gone: the replica was deleted or set aside; whoever waits for the lock does nothing.
+        is_gone: the replica was deleted or set aside; a task that then gets the lock does nothing.
     """
 
     followed: FollowedPartition
@@ -40,7 +38,7 @@ class StandbyReplica:
 
     @property
     def partition(self) -> TopicIdPartition:
-        """The partition."""
+        """Return the partition."""
         return self.followed.partition
 
     @property
@@ -65,7 +63,7 @@ class StandbyReplicas:
 
     def __init__(self) -> None:
         """Begin empty."""
-        self._replicas: dict[ReplicaKey, StandbyReplica] = {}
+        self._replicas: dict[PartitionKey, StandbyReplica] = {}
         self._by_name: dict[TopicPartition, StandbyReplica] = {}
         self._topic_ids: dict[UUID, int] = {}
         self._wakers: dict[int, Callable[[], None]] = {}

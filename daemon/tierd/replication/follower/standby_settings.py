@@ -4,8 +4,8 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tierd.replication.follower.followed_partition import FollowerTimes
 from tierd.replication.follower.pull_fetcher import PullSettings
+from tierd.replication.follower.rules.followed_partition import FollowerTimes
 from tierd.replication.follower.standby_topics import FlushPolicy
 
 

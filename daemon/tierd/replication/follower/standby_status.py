@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from tierd.replication.follower.followed_partition import FetchStage
+from tierd.replication.follower.rules.followed_partition import FetchStage
 from tierd.replication.follower.standby_replicas import StandbyReplica
 from tierd.replication.model.replication_state import ReplicationMode
 

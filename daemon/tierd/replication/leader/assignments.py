@@ -11,6 +11,7 @@ from typing import Final, NamedTuple
 from uuid import UUID
 
 from tierd.clock import Clock, wait_for_event
+from tierd.model import PartitionKey
 from tierd.replication.model.messages import (
     AssignedPartition,
     AssignmentsRequest,
@@ -24,8 +25,6 @@ MAX_DELETED: Final = 10_000
 """Deleted partitions that are named to a standby; older ones are not named any more."""
 _MAX_WAIT_S: Final = 60.0
 
-_Key = tuple[UUID, int]
-
 
 class _Assigned(NamedTuple):
     partition: AssignedPartition
@@ -37,8 +36,8 @@ class _StandbyView:
     """Announcements to one standby. The polls of a standby that is assigned nothing wait here too."""
 
     version: int = 0
-    partitions: dict[_Key, AssignedPartition] = field(default_factory=dict)
-    deleted: dict[_Key, None] = field(default_factory=dict)
+    partitions: dict[PartitionKey, AssignedPartition] = field(default_factory=dict)
+    deleted: dict[PartitionKey, None] = field(default_factory=dict)
     changed: asyncio.Event = field(default_factory=asyncio.Event)
 
     def note_change(self) -> None:
@@ -53,7 +52,7 @@ class LeaderAssignments:
     def __init__(self, clock: Clock) -> None:
         """Begin without a partition."""
         self._clock = clock
-        self._assigned: dict[_Key, _Assigned] = {}
+        self._assigned: dict[PartitionKey, _Assigned] = {}
         self._standbys: dict[int, _StandbyView] = {}
 
     def assign(self, partition: AssignedPartition, replica_ids: Collection[int]) -> None:
@@ -121,7 +120,7 @@ class LeaderAssignments:
     def _view(self, replica_id: int) -> _StandbyView:
         return self._standbys.setdefault(replica_id, _StandbyView())
 
-    def _take_from(self, key: _Key, replica_ids: Collection[int]) -> None:
+    def _take_from(self, key: PartitionKey, replica_ids: Collection[int]) -> None:
         for replica_id in replica_ids:
             view = self._view(replica_id)
             if view.partitions.pop(key, None) is not None:

@@ -23,8 +23,8 @@ import structlog
 
 from tierd.clock import Clock, wait_for_event
 from tierd.errors import CorruptRecordError, LogError, OffsetOutOfRangeError
-from tierd.replication.leader.partition_replicator import PartitionReplicator
-from tierd.replication.leader.record_memory import batch_bounds
+from tierd.replication.leader.logs.record_memory import batch_bounds
+from tierd.replication.leader.replicas.partition_replicator import PartitionReplicator
 from tierd.replication.model.messages import (
     FetchRecordsRequest,
     FetchRecordsResponse,
@@ -172,7 +172,6 @@ class FetchPolls:
     """Answers to FetchRecords requests. Made on the event loop.
 
     Attributes:
-        failed_reads: reads of logs that failed.
         memory: of the answers.
     """
 
@@ -183,7 +182,6 @@ class FetchPolls:
         self._clock = clock
         self._polls = Counter[int]()
         self._warned_s = float("-inf")
-        self.failed_reads = 0
         self.memory = StandbyAnswerMemory(limits.memory_max_bytes)
 
     async def answer(self, request: FetchRecordsRequest, peer: PeerIdentity) -> FetchRecordsResponse:
@@ -280,7 +278,6 @@ class FetchPolls:
         return await wait_for_event(event, self._clock, left_s)
 
     def _warn(self, replicator: PartitionReplicator, error: LogError) -> None:
-        self.failed_reads += 1
         now_s = self._clock.monotonic_s()
         if now_s - self._warned_s >= _WARNING_INTERVAL_S:
             self._warned_s = now_s

@@ -14,20 +14,18 @@ from typing import Final
 from uuid import UUID
 
 from tierd.clock import Clock
-from tierd.model import TopicIdPartition, TopicPartition
+from tierd.model import PartitionKey, TopicIdPartition, TopicPartition
 from tierd.replication.leader.assignments import LeaderAssignments
-from tierd.replication.leader.leader_log import LeaderLog
-from tierd.replication.leader.partition_replicator import PartitionReplicator
-from tierd.replication.leader.replica_session import PushSessions
-from tierd.replication.leader.replicator_settings import ReplicatorHooks, ReplicatorSettings
-from tierd.replication.leader.replicator_status import ReplicatorStatus
+from tierd.replication.leader.logs.leader_log import LeaderLog
+from tierd.replication.leader.replicas.partition_replicator import PartitionReplicator
+from tierd.replication.leader.replicas.replica_session import PushSessions
+from tierd.replication.leader.replicas.replicator_settings import ReplicatorHooks, ReplicatorSettings
+from tierd.replication.leader.replicas.replicator_status import ReplicatorStatus
 from tierd.replication.model.messages import AssignedPartition
 from tierd.replication.model.push_session import PeerNode, PushSessionEndReason
 
 _TICK_S: Final = 1.0
 _VERSION_BITS: Final = 20  # a million logs and cuts for each millisecond between the starts of two processes
-
-_Key = tuple[UUID, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,9 +67,9 @@ class LedReplicators:
         self._settings = settings
         self._clock = clock
         self._next_log_version = count((process_epoch << _VERSION_BITS) + 1).__next__
-        self._led: dict[_Key, ReplicatedPartition] = {}
+        self._led: dict[PartitionKey, ReplicatedPartition] = {}
         self._by_name: dict[TopicPartition, TopicIdPartition] = {}
-        self._lagging: dict[_Key, None] = {}
+        self._lagging: dict[PartitionKey, None] = {}
         self.changes = 0
 
     def find(self, topic_id: UUID, partition: int) -> PartitionReplicator | None:
@@ -207,7 +205,7 @@ class LedReplicators:
         if _key(partition) in self._led:
             self._announce(_key(partition))
 
-    def _announce(self, key: _Key) -> None:
+    def _announce(self, key: PartitionKey) -> None:
         led = self._led[key]
         partition = led.replicator.partition
         assigned = AssignedPartition(
@@ -220,5 +218,5 @@ class LedReplicators:
         self._assignments.assign(assigned, [node.node_id for node in led.nodes])
 
 
-def _key(partition: TopicIdPartition) -> _Key:
+def _key(partition: TopicIdPartition) -> PartitionKey:
     return partition.topic_id, partition.partition

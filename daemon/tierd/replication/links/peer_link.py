@@ -66,7 +66,7 @@ class PeerLink:
         return self.connection.is_open
 
     async def exchange_hellos(self, mine: HelloMessage) -> HelloMessage:
-        """Send the first request of the connection, and return the answer, whoever the peer says to be.
+        """Send the first request of the connection, and return the answer; the identity in it is not checked.
 
         Raises:
             PushLinkError: no answer, or one with an error.

@@ -2,7 +2,7 @@
 
 ::
 
-    search for the directory ──found──► first look ──► looks, again and again
+    search for the directory ──found──► first poll ──► polls, again and again
               ▲                                             │
               └──────────────── directory gone ─────────────┘
 """
@@ -18,7 +18,7 @@ import structlog
 from tierd.clock import Clock
 from tierd.errors import CorruptRecordError, TierError, UnknownPartitionError
 from tierd.model import TopicIdPartition
-from tierd.replication.tail.look_queue import LookResult
+from tierd.replication.tail.poll_queue import PollResult
 from tierd.replication.tail.tail_jobs import (
     BeginRequest,
     BegunTail,
@@ -27,10 +27,10 @@ from tierd.replication.tail.tail_jobs import (
     TailRequest,
     TailResult,
 )
-from tierd.replication.tail.tail_look import LookRequest
+from tierd.replication.tail.tail_poll import TailPollRequest
 from tierd.replication.tail.tail_reads import TailScans
 from tierd.replication.tail.tail_records import OpenTails
-from tierd.replication.tail.tail_values import TailLook, TailSettings
+from tierd.replication.tail.tail_values import TailPoll, TailSettings
 from tierd.replication.tail.tail_watches import TailWatches
 from tierd.replication.tail.tail_worker import JobAnswer, TailWorker, TailWorkers, close_descriptor
 from tierd.replication.tail.tailed_log import TailedLog
@@ -55,8 +55,8 @@ class FollowedTail:
 
     Attributes:
         worker: of the log dir, or of the search.
-        begun: the log, after the first look.
-        watermark: offsets that came before the first look.
+        begun: the log, after the first poll.
+        watermark: offsets that came before the first poll.
         stalled: None while the file ends with whole batches.
         request: that a job is answering.
     """
@@ -76,7 +76,7 @@ class FollowedTail:
 class TailCounters:
     """Counts since the start."""
 
-    looks: int = 0
+    polls: int = 0
     taken_bytes: int = 0
     restarts: int = 0
     loop_cpu_s: float = 0.0
@@ -135,7 +135,7 @@ class FollowedTails:
             tail.begun.exception()  # a caller may wait, or not
 
     def mark(self, partition: TopicIdPartition) -> None:
-        """Let a partition be looked at; one that is not followed is no error."""
+        """Let a partition be polled; one that is not followed is no error."""
         if (tail := self._tails.get(partition)) is not None:
             tail.worker.queue.mark(partition)
 
@@ -188,10 +188,10 @@ class FollowedTails:
             return SeekRequest(partition, self._log_dirs)
         if tail.log is None:
             return BeginRequest(tail.found, tail.worker.checkpoints, self._settings.limit)
-        return LookRequest(
+        return TailPollRequest(
             tail.log.position,
             tail.log.limit_offset,
-            max_bytes=self._settings.look_bytes,
+            max_bytes=self._settings.poll_bytes,
             wants_descriptor=tail.log.wants_descriptor,
         )
 
@@ -210,13 +210,13 @@ class FollowedTails:
     def _apply(self, partition: TopicIdPartition, tail: FollowedTail, result: TailResult) -> None:
         match result:
             case None:
-                self._done(partition, tail, LookResult.MORE)
+                self._done(partition, tail, PollResult.MORE)
             case FoundDirectory():
                 self._found(partition, tail, result)
             case BegunTail():
                 self._begin(partition, tail, result)
-            case TailLook():
-                self._looked(partition, tail, result)
+            case TailPoll():
+                self._polled(partition, tail, result)
             case _:
                 self._failed(partition, tail, result)
 
@@ -241,11 +241,11 @@ class FollowedTails:
         self.watches.cover(partition, begun.position)
         if not tail.begun.done():
             tail.begun.set_result(tail.log)
-        self._done(partition, tail, LookResult.MORE)  # for what came before the watches
+        self._done(partition, tail, PollResult.MORE)  # for what came before the watches
 
-    def _looked(self, partition: TopicIdPartition, tail: FollowedTail, done: TailLook) -> None:
-        assert tail.log is not None  # a look has the position of a log
-        self.counters.looks += 1
+    def _polled(self, partition: TopicIdPartition, tail: FollowedTail, done: TailPoll) -> None:
+        assert tail.log is not None  # a poll has the position of a log
+        self.counters.polls += 1
         self.counters.taken_bytes += sum(len(append.records) for append in done.appends)
         if done.is_restarted:
             self.counters.restarts += 1
@@ -263,13 +263,13 @@ class FollowedTails:
             return
         tail.problem = done.problem
         if not done.is_settled:
-            self._done(partition, tail, LookResult.UNSETTLED)
+            self._done(partition, tail, PollResult.UNSETTLED)
         elif done.has_more or is_new:
-            self._done(partition, tail, LookResult.MORE)
+            self._done(partition, tail, PollResult.MORE)
         else:
-            self._done(partition, tail, LookResult.GROWN if done.appends else LookResult.IDLE)
+            self._done(partition, tail, PollResult.GROWN if done.appends else PollResult.IDLE)
 
-    def _note_stall(self, partition: TopicIdPartition, tail: FollowedTail, done: TailLook) -> None:
+    def _note_stall(self, partition: TopicIdPartition, tail: FollowedTail, done: TailPoll) -> None:
         at, before = done.position, tail.stalled
         if before is not None and (before.next_offset != at.next_offset or done.unread_bytes == 0):
             tail.stalled = None
@@ -284,9 +284,9 @@ class FollowedTails:
         tail.problem = problem
         if not tail.begun.done():
             tail.begun.set_exception(problem)
-        self._done(partition, tail, LookResult.FAILED)
+        self._done(partition, tail, PollResult.FAILED)
 
-    def _done(self, partition: TopicIdPartition, tail: FollowedTail, result: LookResult) -> None:
+    def _done(self, partition: TopicIdPartition, tail: FollowedTail, result: PollResult) -> None:
         tail.worker.queue.done(
             partition, result, now_s=self._clock.monotonic_s(), is_watched=self.watches.is_watched(partition)
         )

@@ -2,9 +2,9 @@
 
 ::
 
-    growth of files, changed names ──► LookQueue of the log dir ──► job in a thread ──► TailedLog ──► listener
+    growth of files, changed names ──► PollQueue of the log dir ──► job in a thread ──► TailedLog ──► listener
     time (polls, checks, retries) ──────────┘     ▲                      │ directory gone
-    partitions without a directory ──► LookQueue of the search ◄─────────┘
+    partitions without a directory ──► PollQueue of the search ◄─────────┘
 
 A log dir has a queue and threads of its own, so that a disk that hangs holds up its own partitions only.
 """
@@ -57,7 +57,7 @@ class TailStatistics:
         partitions: that are followed.
         watched: of these, partitions of which the kernel reports growth.
         missing: of these, partitions whose directory is not found.
-        looks, taken_bytes, restarts: counts since the start.
+        polls, taken_bytes, restarts: counts since the start.
         cpu_s: CPU time of the event loop and of the threads for tail mode, without the reads of standbys.
         open_files: files that are kept open.
         oldest_job_s: age of the oldest job; a high age is a disk that does not answer.
@@ -70,7 +70,7 @@ class TailStatistics:
     partitions: int
     watched: int
     missing: int
-    looks: int
+    polls: int
     taken_bytes: int
     restarts: int
     cpu_s: float
@@ -171,7 +171,7 @@ class TailFollower:
             partitions=len(self._tails),
             watched=self._watches.watched,
             missing=len(self._workers.search.queue),
-            looks=counters.looks,
+            polls=counters.polls,
             taken_bytes=counters.taken_bytes,
             restarts=counters.restarts,
             cpu_s=counters.loop_cpu_s + sum(worker.cpu_s for worker in self._workers),
@@ -206,9 +206,9 @@ class TailFollower:
                 worker.queue.wake(self._clock.monotonic_s())
             self._dispatch_all()
             self._tails.report_stalls()
-            is_polling = any(worker.queue.polled for worker in self._workers)
+            has_unwatched = any(worker.queue.unwatched for worker in self._workers)
             self._tails.counters.loop_cpu_s += time.thread_time() - begun_s
-            await self._clock.sleep(self._settings.interval_s if is_polling else _TICK_S)
+            await self._clock.sleep(self._settings.interval_s if has_unwatched else _TICK_S)
 
     async def _follow_names(self, worker: TailWorker, log_dir: Path) -> None:
         failures = 0

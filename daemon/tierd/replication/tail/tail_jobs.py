@@ -1,4 +1,4 @@
-"""The work of the threads of tail mode: directories are found, logs begun and looked at. Blocking; reads only."""
+"""The work of the threads of tail mode: directories are found, logs begun and polled. Blocking; reads only."""
 
 import time
 from collections.abc import Iterable, Sequence
@@ -10,9 +10,9 @@ from tierd.errors import LogError, TierError, UnknownPartitionError
 from tierd.log import PARTITION_METADATA, PartitionDirectory, broker_file, identify_directory
 from tierd.model import TopicIdPartition
 from tierd.replication.tail.checkpointed_offsets import CheckpointedOffsets, OffsetCheckpoints
-from tierd.replication.tail.tail_look import LookRequest, look
+from tierd.replication.tail.tail_poll import TailPollRequest, poll_tail
 from tierd.replication.tail.tail_start import begin_tail
-from tierd.replication.tail.tail_values import TailLimit, TailLook, TailPosition
+from tierd.replication.tail.tail_values import TailLimit, TailPoll, TailPosition
 
 
 class FoundDirectory(NamedTuple):
@@ -32,7 +32,7 @@ class SeekRequest:
 
 @dataclass(frozen=True, slots=True)
 class BeginRequest:
-    """First look at a log."""
+    """First poll of a log."""
 
     found: FoundDirectory
     checkpoints: OffsetCheckpoints
@@ -47,8 +47,8 @@ class BegunTail:
     offsets: CheckpointedOffsets
 
 
-TailRequest = SeekRequest | BeginRequest | LookRequest
-TailResult = FoundDirectory | BegunTail | TailLook | TierError | None
+TailRequest = SeekRequest | BeginRequest | TailPollRequest
+TailResult = FoundDirectory | BegunTail | TailPoll | TierError | None
 
 
 class JobResults(NamedTuple):
@@ -68,15 +68,15 @@ def run_job(requests: Sequence[TailRequest], *, max_bytes: int) -> JobResults:
     left = max_bytes
     for request in requests:
         result = _answer(request, left) if left > 0 else None
-        if isinstance(result, TailLook):
+        if isinstance(result, TailPoll):
             left -= sum(len(append.records) for append in result.appends)
         results.append(result)
     return JobResults(results, time.thread_time() - begun_s)
 
 
 def _answer(request: TailRequest, left: int) -> TailResult:
-    if isinstance(request, LookRequest):
-        return look(replace(request, max_bytes=min(request.max_bytes, left)))
+    if isinstance(request, TailPollRequest):
+        return poll_tail(replace(request, max_bytes=min(request.max_bytes, left)))
     try:
         return _find(request) if isinstance(request, SeekRequest) else _begin(request)
     except TierError as error:

@@ -13,7 +13,7 @@ from typing import Final
 from tierd.errors import SegmentChangedError
 from tierd.log import OVERHEAD_BYTES
 from tierd.model import TopicIdPartition
-from tierd.replication.leader.shared_file import RecentPositions, SharedFile, SharedRange
+from tierd.replication.leader.logs.shared_file import RecentPositions, SharedFile, SharedRange
 from tierd.replication.tail.tail_reads import LogDirThreads
 from tierd.replication.tail.tail_values import TailAppend
 from tierd.replication.tail.whole_batches import TailStop, whole_batches

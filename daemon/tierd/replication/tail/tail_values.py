@@ -1,4 +1,4 @@
-"""Values of tail mode: the place in a broker's log up to which batches were taken, and the result of one look at it."""
+"""Values of tail mode: the place in a broker's log up to which batches were taken, and the result of one poll of it."""
 
 import os
 from dataclasses import dataclass
@@ -34,21 +34,21 @@ class TailSettings:
     """Limits of tail mode.
 
     Attributes:
-        interval_s: smallest time between two looks at a partition that grows.
+        interval_s: smallest time between two polls of a partition that grows.
         limit: the end of what is taken.
         readers: threads per log dir.
-        look_bytes: most bytes of one look at one partition, unless one batch is larger.
-        job_bytes: most bytes of one job, which looks at many partitions; the bytes in flight are bounded by this number
+        poll_bytes: most bytes of one poll of one partition, unless one batch is larger.
+        job_bytes: most bytes of one job, which polls many partitions; the bytes in flight are bounded by this number
             for each thread, and by one larger batch for each thread.
         open_files: logs that grew lately and whose active file stays open.
-        check_interval_s: time between two looks at a partition that does not seem to grow.
-        start_timeout_s: longest wait for the first look.
+        check_interval_s: time between two polls of a partition that does not seem to grow.
+        start_timeout_s: longest wait for the first poll.
     """
 
     interval_s: float = 0.01
     limit: TailLimit = TailLimit.LEO
     readers: int = 2
-    look_bytes: int = 1 << 20
+    poll_bytes: int = 1 << 20
     job_bytes: int = 4 << 20
     open_files: int = 256
     check_interval_s: float = 300.0
@@ -64,7 +64,7 @@ class LastBatch(NamedTuple):
 
 
 class FileStamp(NamedTuple):
-    """Size and modification time of the active file at a look that left nothing behind."""
+    """Size and modification time of the active file at a poll that left nothing behind."""
 
     size_bytes: int
     mtime_ns: int
@@ -105,17 +105,17 @@ class TailPosition:
 
     @property
     def known_lineage(self) -> Lineage:
-        """The leader epochs that begin up to ``next_offset``."""
+        """Return the leader epochs that begin up to ``next_offset``."""
         return self.lineage.truncated_from_end(self.next_offset + 1)
 
     @property
     def end_offset(self) -> int:
-        """Exclusive end of the offsets that the segment may have."""
+        """Return the exclusive end of the offsets that the segment may have."""
         return segment_end_offset(self.segment_base, self.next_base)
 
     @property
     def log(self) -> Path:
-        """The file in which the next batch is, or will be."""
+        """Return the file in which the next batch is, or will be."""
         return self.directory.path / file_name(self.segment_base, ".log")
 
 
@@ -141,16 +141,16 @@ class TailAppend:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TailLook:
-    """Result of one look.
+class TailPoll:
+    """Result of one poll.
 
     Attributes:
         position: the place now.
         appends: in log order.
         is_restarted: the log was cut back, or begins behind the former place: ``position`` is its end, and earlier
             appends may not be in it any more.
-        has_more: the look ended early, at its bound on bytes.
-        is_settled: False while the broker replaces files: the next look comes soon.
+        has_more: the poll ended early, at its bound on bytes.
+        is_settled: False while the broker replaces files: the next poll comes soon.
         unread_bytes: bytes of the active file behind ``position`` that are no whole and sound batch: one that the
             broker is writing, or a damaged one; None where the file was not read.
         is_gone: the directory is not there any more: the log was deleted, or moved to another log dir.

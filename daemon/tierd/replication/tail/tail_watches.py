@@ -76,7 +76,7 @@ class TailWatches:
         self._by_watch.clear()
 
     def use_names(self, log_dir: Path, watcher: LogDirWatcher | None) -> None:
-        """Take the watcher of a log dir; its directories are watched with their next look."""
+        """Take the watcher of a log dir; its directories are watched with their next poll."""
         self._names.pop(log_dir, None)
         if watcher is not None:
             self._names[log_dir] = watcher
@@ -107,7 +107,7 @@ class TailWatches:
     # ---------------------------------------------------------------- the logs
 
     def cover(self, partition: TopicIdPartition, position: TailPosition) -> bool:
-        """Watch the directory and the active file of a log; return True if a watch is new: then look once more."""
+        """Watch the directory and the active file of a log; return True if a watch is new: then poll once more."""
         known = self._logs.get(partition)
         if known is None or known.directory != position.directory:
             self.forget(partition)

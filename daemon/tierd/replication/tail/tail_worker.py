@@ -11,10 +11,10 @@ from typing import Final, NamedTuple
 from tierd.clock import Clock
 from tierd.model import TopicIdPartition
 from tierd.replication.tail.checkpointed_offsets import OffsetCheckpoints
-from tierd.replication.tail.look_queue import LookQueue
+from tierd.replication.tail.poll_queue import PollQueue
 from tierd.replication.tail.tail_jobs import JobResults, TailRequest, TailResult, run_job
 from tierd.replication.tail.tail_reads import LogDirThreads
-from tierd.replication.tail.tail_values import TailLook, TailSettings
+from tierd.replication.tail.tail_values import TailPoll, TailSettings
 
 _PARTITIONS_PER_JOB: Final = 256
 
@@ -35,7 +35,7 @@ class TailWorker:
     ) -> None:
         """Make an idle worker; ``log_dir`` is None for the search."""
         self.log_dir = log_dir
-        self.queue: LookQueue[TopicIdPartition] = LookQueue(
+        self.queue: PollQueue[TopicIdPartition] = PollQueue(
             interval_s=settings.interval_s, check_interval_s=settings.check_interval_s, random=random
         )
         self.threads = LogDirThreads(str(log_dir or "the log dirs"), readers=settings.readers)
@@ -103,7 +103,7 @@ def _close_descriptors(future: "Future[JobResults]") -> None:
 
 def close_descriptor(result: TailResult) -> None:
     """Close the descriptor of a result that no log takes."""
-    if isinstance(result, TailLook) and result.descriptor >= 0:
+    if isinstance(result, TailPoll) and result.descriptor >= 0:
         os.close(result.descriptor)
 
 

@@ -7,10 +7,10 @@ from dataclasses import replace
 from tierd.errors import OffsetOutOfRangeError, SegmentChangedError
 from tierd.log import PartitionDirectory
 from tierd.model import Lineage, TopicIdPartition
-from tierd.replication.leader.leader_log import FileRecords, LeaderLogListener
+from tierd.replication.leader.logs.leader_log import FileRecords, LeaderLogListener
 from tierd.replication.tail.tail_reads import LogDirThreads, TailScans
 from tierd.replication.tail.tail_records import OpenTails, TailRecords
-from tierd.replication.tail.tail_values import ANYTHING_CHANGED, TailAppend, TailLimit, TailLook, TailPosition
+from tierd.replication.tail.tail_values import ANYTHING_CHANGED, TailAppend, TailLimit, TailPoll, TailPosition
 
 
 class TailedLog:
@@ -56,38 +56,38 @@ class TailedLog:
 
     @property
     def partition(self) -> TopicIdPartition:
-        """The partition."""
+        """Return the partition."""
         return self._partition
 
     @property
     def leader_epoch(self) -> int:
-        """The newest epoch that the broker has written, or that was announced; 0 before either."""
+        """Return the newest epoch that the broker has written, or that was announced; 0 before either."""
         written = self.position.lineage.latest
         return max(written.epoch if written is not None else 0, self._announced_epoch)
 
     @property
     def log_start_offset(self) -> int:
-        """First offset of the log."""
+        """Return the first offset of the log."""
         return self._log_start_offset
 
     @property
     def log_end_offset(self) -> int:
-        """Offset behind the last batch that was taken."""
+        """Return the offset behind the last batch that was taken."""
         return self._log_end_offset
 
     @property
     def high_watermark(self) -> int:
-        """Highest watermark that was heard of and has its records here; a lower bound of the broker's."""
+        """Return the highest watermark that was heard of and has its records here; a lower bound of the broker's."""
         return self._high_watermark
 
     @property
     def lineage(self) -> Lineage:
-        """Leader epochs up to the log end."""
+        """Return the leader epochs up to the log end."""
         return self._lineage
 
     @property
     def limit_offset(self) -> int | None:
-        """Offset that no batch to be taken may reach; None without a limit."""
+        """Return the offset that no batch to be taken may reach; None without a limit."""
         return None if self._limit is TailLimit.LEO else max(self._known_watermark, 0)
 
     @property
@@ -141,20 +141,20 @@ class TailedLog:
 
     # ---------------------------------------------------------------- changes
 
-    def apply(self, look: TailLook) -> None:
-        """Take the result of a look, and tell the listener. The descriptor of the look is kept or closed."""
-        for append in look.appends:
-            self._append(append, look.descriptor if append is look.appends[-1] else -1)
-        if self._listener is None and look.descriptor >= 0:
-            os.close(look.descriptor)
-        self.position = look.position
-        if look.is_restarted:
+    def apply(self, poll: TailPoll) -> None:
+        """Take the result of a poll, and tell the listener. The descriptor of the poll is kept or closed."""
+        for append in poll.appends:
+            self._append(append, poll.descriptor if append is poll.appends[-1] else -1)
+        if self._listener is None and poll.descriptor >= 0:
+            os.close(poll.descriptor)
+        self.position = poll.position
+        if poll.is_restarted:
             self._restart()
-        self._lineage = look.position.known_lineage
+        self._lineage = poll.position.known_lineage
         self._offer_bounds()
 
     def move(self, directory: PartitionDirectory) -> None:
-        """Go on in another directory, which the next look compares with what was taken."""
+        """Go on in another directory, which the next poll compares with what was taken."""
         self.position = replace(self.position, directory=directory, directory_mtime_ns=ANYTHING_CHANGED, drained=None)
 
     def announce_leader_epoch(self, leader_epoch: int) -> None:

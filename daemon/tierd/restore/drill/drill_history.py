@@ -25,7 +25,7 @@ _LINES_KEPT: Final = 1000
 _MAX_BYTES: Final = 256 << 20
 _LINE: Final = TypeAdapter(DrilledPartition)
 
-Version = tuple[int, int, int]
+BrokerVersion = tuple[int, int, int]
 """Inode, size and modification time in ns: another one after every change of the file."""
 
 
@@ -37,7 +37,7 @@ class DrillHistory:
         self._path = state_dir / HISTORY_NAME
         self._lines_kept = lines_kept
 
-    def version(self) -> Version | None:
+    def version(self) -> BrokerVersion | None:
         """Return a value that changes with the file; None while there is none.
 
         Raises:

@@ -249,9 +249,9 @@ class PartitionRestore:
         try:
             async with asyncio.TaskGroup() as group:
                 group.create_task(self._fill(window, state, found), name=f"read {self._task.name}")
-                looking = group.create_task(self._look(window, state), name=f"look for {self._task.name}")
+                matching = group.create_task(self._match_uncertain(window, state), name=f"match {self._task.name}")
                 await self._drain(window, state)
-                looking.cancel()
+                matching.cancel()
         except* TierError as errors:
             raise_if_cancelled()
             raise first_error(errors) from None
@@ -263,7 +263,7 @@ class PartitionRestore:
         age_ms = self._parts.clock.now_ms() - batch.max_timestamp_ms
         return age_ms + _EXPIRATION_MARGIN_MS < self._parts.producer_expiration_ms
 
-    async def _look(self, window: DeliveryWindow, state: PartitionProgress) -> None:
+    async def _match_uncertain(self, window: DeliveryWindow, state: PartitionProgress) -> None:
         """Read the target's log whenever a failure leaves open which batches it has."""
         while True:
             first = await window.uncertain()

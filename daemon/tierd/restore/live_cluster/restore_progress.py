@@ -3,7 +3,7 @@
 ::
 
     {"step":"create","topic":"orders"}                           the topic did not exist; CreateTopics follows
-    {"step":"not_created","topic":"orders"}                      someone else had created it meanwhile
+    {"step":"not_created","topic":"orders"}                      another client had created it meanwhile
     {"step":"begin","partition":"orders-0","end_offset":…,"producer_id":…,"producer_epoch":…,"target_offset":…,…}
     {"step":"sent","partition":"orders-0","next_offset":…,"sequence":…,"target_offset":…,"map_bytes":…,"at_ms":…}
     {"step":"done","partition":"orders-0"}
@@ -133,7 +133,7 @@ class RestoreProgress:
         self._created.add(topic)
 
     async def not_created(self, topic: str) -> None:
-        """Note that someone else has created the topic."""
+        """Note that another client has created the topic."""
         await self._append({"step": "not_created", "topic": topic})
         self._created.discard(topic)
 

@@ -5,7 +5,7 @@ from uuid import UUID
 
 from tierd.control import FetchedRecords, ListedPosition, LogBound, TopicLeaders, fetch, list_offsets, named_topics
 from tierd.errors import KafkaError
-from tierd.log import BatchHeader, parse_header
+from tierd.log import BatchHeader, headers_in
 from tierd.model import TopicPartition
 from tierd.restore.live_cluster.restore_progress import PartitionProgress
 from tierd.restore.live_cluster.sent_batches import OwnBatch, SentBatches, ahead_of
@@ -119,7 +119,7 @@ async def own_batches(
     found: list[OwnBatch] = []
     at, empty_answers = from_offset, 0
     while at < end and empty_answers < _EMPTY_ANSWERS:
-        headers = _headers((await _fetched(target, name, at)).records, str(name))
+        headers = list(headers_in((await _fetched(target, name, at)).records, name=str(name)))
         if not headers:
             empty_answers += 1
             continue
@@ -143,18 +143,6 @@ async def _fetched(target: TargetCluster, name: TopicPartition, offset: int) -> 
 def _error_of(answer: FetchedRecords) -> str:
     """Return the error of an answer; one that leaves the partition out is that of a quota (KIP-219)."""
     return answer.error or ("throttling_quota_exceeded" if answer.high_watermark < 0 else "")
-
-
-def _headers(records: bytes, name: str) -> list[BatchHeader]:
-    """Return the headers of the whole batches in a fetched piece."""
-    headers, at = list[BatchHeader](), 0
-    view = memoryview(records)
-    while (header := parse_header(view, at, name=name, position=at)) is not None:
-        if header.end_position > len(view):
-            break
-        headers.append(header)
-        at = header.end_position
-    return headers
 
 
 def _own(header: BatchHeader) -> OwnBatch:

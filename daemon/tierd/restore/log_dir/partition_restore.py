@@ -45,7 +45,7 @@ from tierd.restore.log_dir.part_fetch import PartFetch
 from tierd.restore.log_dir.partition_stage import ChosenBatches, PartitionStage, choose_batches
 from tierd.restore.log_dir.restore_journal import JOURNAL, RestoreJournal, identity_of, is_done
 from tierd.restore.log_dir.restore_manifest import MANIFEST, has_all_logs, write_manifest
-from tierd.restore.log_dir.restored_partition import LogDirRequest, OnProgress, RestoredPartition, RestoreStage
+from tierd.restore.log_dir.restored_partition import LogDirRequest, OnRestoreProgress, RestoredPartition, RestoreStage
 from tierd.restore.log_dir.segment_staging import StagedSegment
 from tierd.restore.plan.partition_plan import PartitionPlan, PlanSeverity, RestoreMode, SegmentPart
 from tierd.tasks import in_thread, together
@@ -55,7 +55,7 @@ _IN_LOG_DIR: Final = (RestoreStage.SWAPPED, RestoreStage.CHECKPOINTED, RestoreSt
 
 
 async def restore_partition(
-    plan: PartitionPlan, request: LogDirRequest, storage: RemoteStorageManager, *, on_progress: OnProgress
+    plan: PartitionPlan, request: LogDirRequest, storage: RemoteStorageManager, *, on_progress: OnRestoreProgress
 ) -> RestoredPartition:
     """Carry out ``plan``: the whole directory, or none, is in the log dir afterwards.
 
@@ -79,7 +79,7 @@ async def restore_partition(
 
 class _PartitionRestore:
     def __init__(
-        self, plan: PartitionPlan, request: LogDirRequest, storage: RemoteStorageManager, on_progress: OnProgress
+        self, plan: PartitionPlan, request: LogDirRequest, storage: RemoteStorageManager, on_progress: OnRestoreProgress
     ) -> None:
         self._plan = plan
         self._request = request

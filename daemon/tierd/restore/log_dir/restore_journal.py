@@ -6,7 +6,7 @@ from typing import Any, Final, Self
 
 from tierd.log import PARTITION_METADATA
 from tierd.model import RemoteLogSegmentId, uuid_to_text
-from tierd.restore.journal import Journal, Step, read_steps
+from tierd.restore.journal import Journal, JournalStep, read_steps
 from tierd.restore.log_dir.part_fetch import FetchedFile
 from tierd.restore.log_dir.restore_manifest import MANIFEST, has_only_logs
 from tierd.restore.log_dir.restored_partition import RestoreStage
@@ -52,7 +52,7 @@ class RestoreJournal:
         return RestoreStage(steps[-1]["stage"]) if steps else None
 
     @property
-    def staged(self) -> Step | None:
+    def staged(self) -> JournalStep | None:
         """Return the line ``staged`` of the present plan; None before it."""
         for step in reversed(self._journal.steps):
             if step["stage"] == RestoreStage.PLANNED:
@@ -117,7 +117,7 @@ def has_restored(stage: Path, directory: Path) -> bool:
     return False
 
 
-def is_done(steps: Sequence[Step]) -> bool:
+def is_done(steps: Sequence[JournalStep]) -> bool:
     """Return True if these steps are those of a restore that has ended."""
     return bool(steps) and steps[-1].get("stage") == RestoreStage.DONE
 
@@ -135,7 +135,7 @@ def identity_of(directory: Path) -> Identity | None:
     return [status.st_ino, status.st_mtime_ns]
 
 
-def _planned(plan: PartitionPlan) -> Step:
+def _planned(plan: PartitionPlan) -> JournalStep:
     return {
         "stage": RestoreStage.PLANNED.value,
         "log_start_offset": plan.log_start_offset,

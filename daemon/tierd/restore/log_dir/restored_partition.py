@@ -23,7 +23,7 @@ class RestoreStage(StrEnum):
     DONE = "done"
 
 
-OnProgress = Callable[[RestoreStage, int], None]
+OnRestoreProgress = Callable[[RestoreStage, int], None]
 """Callback on the event loop: the stage, and the log bytes that arrived since the call before."""
 
 

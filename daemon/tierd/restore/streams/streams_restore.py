@@ -27,7 +27,7 @@ from tierd.log import OsDisk, unlink_if_there
 from tierd.model import TopicPartition, uuid_to_text
 from tierd.restore.changelog.changelog_errors import LostPositionError, OutdatedPositionError, StoreFailedError
 from tierd.restore.changelog.changelog_source import ChangelogIdentity, ChangelogRecords
-from tierd.restore.journal import Journal, Step
+from tierd.restore.journal import Journal, JournalStep
 from tierd.restore.plan.tombstone_age import longest_pause_ms, longest_read_ms
 from tierd.restore.streams.segment_puts import AppliedRecords
 from tierd.restore.streams.state_directory import StreamsStateDirectory
@@ -275,7 +275,7 @@ class _StoreJob:
             ) from error
         return open_writer(self._store, self._stage / _BUILT, resume=resume, memory_bytes=self._memory_bytes)
 
-    def _job(self) -> Step:
+    def _job(self) -> JournalStep:
         store, topic_id = self._store, self._identity.topic_id
         return {
             "restore": "streams-store",
@@ -290,7 +290,7 @@ class _StoreJob:
             "topic_id": uuid_to_text(topic_id) if topic_id else None,
         }
 
-    def _last_step(self) -> Step | None:
+    def _last_step(self) -> JournalStep | None:
         return self._opened_journal.steps[-1] if self._opened_journal.steps else None
 
     def _note(self, step: str, applied: AppliedRecords | None) -> None:

@@ -55,7 +55,7 @@ class StreamsTarget:
         partitions: Sequence[TopicPartition],
         *,
         clock: Clock,
-        tell: Callable[[str], None],
+        on_progress: Callable[[str], None],
     ) -> dict[TopicPartition, RestoredStreamsStore | RestoreError]:
         """Restore the store of each changelog; a failure ends one store. Repeated, it goes on.
 
@@ -63,7 +63,7 @@ class StreamsTarget:
             source: has the changelogs.
             partitions: the changelogs.
             clock: time.
-            tell: is called with reports of progress.
+            on_progress: is called with lines about the progress.
 
         Raises:
             RefusedError: the application runs, its directory belongs to another user, or a changelog has no store.
@@ -80,7 +80,7 @@ class StreamsTarget:
         def report(count: int) -> None:
             nonlocal record_count
             record_count += count
-            tell(f"{len(done)} of {len(stores)} stores, {record_count} records")
+            on_progress(f"{len(done)} of {len(stores)} stores, {record_count} records")
 
         async def restore_one(partition: TopicPartition, store: StreamsStore) -> None:
             async with places:

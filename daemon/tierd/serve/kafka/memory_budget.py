@@ -18,7 +18,7 @@ from tierd.clock import Clock
 
 PATIENCE_S: Final = 5.0
 """Time for which others wait for the memory of a client that does nothing."""
-_LOOK_INTERVAL_S: Final = 1.0
+_CHECK_INTERVAL_S: Final = 1.0
 
 
 class _MemoryWait(NamedTuple):
@@ -93,7 +93,7 @@ class MemoryBudget:
                 since_s = {each.granted: since_s.get(each.granted, now_s) for each in self._waiting}
                 before_s = now_s - PATIENCE_S
                 self._cut_idle([each for each in self._waiting if since_s[each.granted] <= before_s], before_s)
-                await clock.sleep(_LOOK_INTERVAL_S)
+                await clock.sleep(_CHECK_INTERVAL_S)
             self._is_short.clear()
 
     def expect(self, memory: "AnswerMemory", idle: "_IdleClient | None") -> None:

@@ -26,8 +26,6 @@ class RequestContext:
         listener: name of the listener.
         peer: address of the client, without its port.
         connection_id: number of the connection; no two connections of this process have the same.
-        client_software: name and version of the client's library as far as it told them, such as
-            ``apache-kafka-java 3.9.2``; empty if it did not.
         memory: for records that are read into memory. Reserve before reading; the connection gives it back.
         turns: of the client on the event loop: for loops over all that it asks for, and for answers that take long.
         items: elements of the arrays of the request.
@@ -41,7 +39,6 @@ class RequestContext:
     listener: str
     peer: str
     connection_id: int
-    client_software: str
     memory: AnswerMemory
     closing: asyncio.Event
     turns: ClientTurns = field(default_factory=lambda: LoopTurns().of(""))

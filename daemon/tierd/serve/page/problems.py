@@ -16,7 +16,7 @@ _OF_STATE: Final = {"quarantined": Anchor.ERRORS, "paused": Anchor.PAUSE}
 
 @dataclass(frozen=True, slots=True)
 class PageProblem:
-    """Something that needs a person, or a reason why something does not happen; ``is_notice`` if it may be as it is."""
+    """A problem that needs a person, or a reason why work does not happen; ``is_notice`` if it may be as it is."""
 
     text: str
     anchor: Anchor

@@ -57,7 +57,7 @@ class RemoteSource:
     """The stored log itself, which is whole; the other artefacts are fetched or made anew."""
 
 
-Source = LocalSource | RemoteSource
+RecopySource = LocalSource | RemoteSource
 
 
 def local_source(row: RemoteLogSegmentMetadata, tiered: TieredLog, hold_dir: Path) -> LocalSource | None:
@@ -124,7 +124,7 @@ def prepare_local(held: HeldSegment, tiered: TieredLog) -> ReadyCopy:
     """Check a segment of this host, every batch, and gather what belongs to it. Blocking.
 
     Raises:
-        LogError: it is damaged, or something that belongs to it is missing.
+        LogError: it is damaged, or one of its artefacts is missing.
     """
     assert tiered.scan is not None, "a local source comes from a scan"
     directory = tiered.scan.directory.path

@@ -8,7 +8,7 @@ from typing import Final
 from tierd.model import OffsetRange, RemoteLogSegmentMetadata, RemoteLogSegmentState, TopicIdPartition
 from tierd.tiering.auditing.log_start_check import DISAGREES, STRAY
 from tierd.tiering.auditing.orphans import OrphanUse
-from tierd.tiering.auditing.recopy import LocalSource, RemoteSource, Source
+from tierd.tiering.auditing.recopy import LocalSource, RecopySource, RemoteSource
 from tierd.tiering.auditing.side_by_side import AuditReport
 from tierd.tiering.auditing.stored_segments import MANIFEST, TOMBSTONE
 from tierd.tiering.auditing.tier_findings import Finding
@@ -70,7 +70,7 @@ class RepairAction:
     remedy: str = ""
     partition: TopicIdPartition | None = None
     report: AuditReport | None = None
-    source: Source | None = None
+    source: RecopySource | None = None
     orphan: RemoteLogSegmentMetadata | None = None
     offsets: OffsetRange | None = None
 
@@ -99,7 +99,7 @@ def needs_source(report: AuditReport) -> bool:
     return report.row is not None and report.row.state is _FINISHED and bool(_damage(report.findings))
 
 
-def plan_damaged(report: AuditReport, source: Source | None, problem: str, *, is_replaced: bool) -> RepairAction:
+def plan_damaged(report: AuditReport, source: RecopySource | None, problem: str, *, is_replaced: bool) -> RepairAction:
     """Decide about a readable segment whose objects are missing or damaged.
 
     Args:

@@ -20,7 +20,7 @@ from tierd.tiering.auditing.orphans import (
     is_of_lineage,
     uncovered,
 )
-from tierd.tiering.auditing.recopy import RemoteSource, Source, local_source
+from tierd.tiering.auditing.recopy import RecopySource, RemoteSource, local_source
 from tierd.tiering.auditing.repair_plan import (
     RepairAction,
     RepairKind,
@@ -163,7 +163,9 @@ class RepairPlanner:
             source, problem = None, "its leader epochs are not those of this log: what is here is another branch"
         return plan_damaged(report, source, problem, is_replaced=is_replaced)
 
-    async def _source(self, report: AuditReport, row: RemoteLogSegmentMetadata, tiered: TieredLog) -> Source | None:
+    async def _source(
+        self, report: AuditReport, row: RemoteLogSegmentMetadata, tiered: TieredLog
+    ) -> RecopySource | None:
         """Return the best source of a segment's bytes, None where there is none.
 
         The local segment comes first if it has the same size, or if the segment has aborted transactions, which cannot

@@ -56,7 +56,7 @@ class RepairResult(StrEnum):
 
     @property
     def is_problem(self) -> bool:
-        """Return True if something stays as it was, and wrong."""
+        """Return True if the damage stays."""
         return self not in {RepairResult.PLANNED, RepairResult.DONE}
 
 

@@ -36,7 +36,7 @@ def complete_segment(
         directory: the partition's, to name the broker's files.
 
     Raises:
-        MissingArtefactError: something is lost, and there is nothing to make it from.
+        MissingArtefactError: an artefact is lost and cannot be derived.
         CorruptRecordError: a marker that cannot be decoded, here or in a segment before.
         EndMarkerError: a marker that neither aborts nor commits.
         InvalidTransactionStateError: a batch within a transaction that it is not of.

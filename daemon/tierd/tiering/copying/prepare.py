@@ -75,7 +75,7 @@ class CheckedFiles:
 
     @property
     def is_damaged(self) -> bool:
-        """Return True if something is lost for certain."""
+        """Return True if records or artefacts are lost for certain."""
         return self.snapshot_problem is not None or self.index_problem is not None
 
     @property

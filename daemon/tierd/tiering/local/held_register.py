@@ -3,11 +3,9 @@
 import threading
 from dataclasses import dataclass
 from pathlib import Path
-from uuid import UUID
 
+from tierd.model import PartitionKey
 from tierd.tiering.local.held_segment import HeldSegment, HoldKind
-
-PartitionKey = tuple[UUID, int]  # topic id and partition: what a hold dir is named after
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,8 +21,8 @@ from typing import Final, Literal
 import structlog
 
 from tierd.errors import SegmentChangedError, TierError
-from tierd.log import PartitionScan, SegmentFiles
-from tierd.model import OffsetRange, uuid_from_text, uuid_to_text
+from tierd.log import PartitionScan, SegmentFiles, segment_at
+from tierd.model import OffsetRange, PartitionKey, uuid_from_text, uuid_to_text
 from tierd.tiering.copy_plan import overlaps
 from tierd.tiering.local.held_directories import UNFINISHED_SUFFIX, held_in, stem_of
 from tierd.tiering.local.held_files import (
@@ -33,7 +33,7 @@ from tierd.tiering.local.held_files import (
     recovered,
     without_directory,
 )
-from tierd.tiering.local.held_register import HeldRegister, HoldStatistics, LogDirHold, PartitionKey
+from tierd.tiering.local.held_register import HeldRegister, HoldStatistics, LogDirHold
 from tierd.tiering.local.held_segment import HeldSegment, HoldKind
 from tierd.tiering.local.rolled import (
     CoveredOffsets,
@@ -42,7 +42,6 @@ from tierd.tiering.local.rolled import (
     is_empty,
     is_superseded,
     is_within,
-    live_segment,
     log_of,
     require_as_listed,
     rolled_segments,
@@ -193,7 +192,7 @@ class SegmentHold:
         Meant for a segment that lacked a file, or had a damaged one, when it was held: the file may be restored by now.
         """
         key = (scan.directory.partition.topic_id, scan.directory.partition.partition)
-        live = live_segment(base_offset, scan)
+        live = segment_at(scan.segments, base_offset)  # thousands may be held of thousands
         if live is not None and live.log.exists():
             self.release(key, base_offset)
 

@@ -7,9 +7,8 @@ from pathlib import Path
 
 from tierd.errors import LogDirOfflineError
 from tierd.log import PartitionDirectory, PartitionScan, scan_again
-from tierd.model import OffsetRange, TopicIdPartition
+from tierd.model import OffsetRange, PartitionKey, TopicIdPartition
 from tierd.tiering.copy_plan import overlaps, without_range
-from tierd.tiering.local.held_register import PartitionKey
 from tierd.tiering.local.held_segment import HeldSegment
 from tierd.tiering.local.hold import SegmentHold
 

@@ -1,13 +1,19 @@
 """Rolled segments of a scan with their files, and checks that a held segment is still part of the log."""
 
 import os
-from bisect import bisect_left
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
 from tierd.errors import SegmentChangedError, TierError
-from tierd.log import PartitionScan, SegmentFiles, file_name, find_log_end_offset, find_segment_end_offset
+from tierd.log import (
+    PartitionScan,
+    SegmentFiles,
+    file_name,
+    find_log_end_offset,
+    find_segment_end_offset,
+    segment_at,
+)
 from tierd.tiering.copy_plan import OffsetSpan
 from tierd.tiering.local.held_segment import DELETED_SUFFIX, FileState, HeldSegment, HoldKind, SegmentFile
 
@@ -22,7 +28,7 @@ def is_superseded(held: HeldSegment, scan: PartitionScan) -> bool:
     """
     if not scan.segments:
         return False
-    live = live_segment(held.base_offset, scan)
+    live = segment_at(scan.segments, held.base_offset)
     if live is None:
         return held.next_base_offset > scan.segments[0].base_offset or _was_begun_anew(held, scan)
     if live.next_base_offset != held.next_base_offset:
@@ -31,13 +37,6 @@ def is_superseded(held: HeldSegment, scan: PartitionScan) -> bool:
         return FileState.of(live.log).inode != held.log_file.inode
     except SegmentChangedError:
         return False  # deleted since the listing; the next one decides
-
-
-def live_segment(base_offset: int, scan: PartitionScan) -> SegmentFiles | None:
-    """Return the live segment that begins at ``base_offset``; None without one. Thousands may be held of thousands."""
-    at = bisect_left(scan.segments, base_offset, key=lambda segment: segment.base_offset)
-    found = scan.segments[at] if at < len(scan.segments) else None
-    return found if found is not None and found.base_offset == base_offset else None
 
 
 def _was_begun_anew(held: HeldSegment, scan: PartitionScan) -> bool:

@@ -24,7 +24,6 @@ from tierd.remote import (
     write_checked,
 )
 
-INDEX_CACHE_DIRECTORY = "remote-log-index-cache"
 DELETED_SUFFIX = ".deleted"
 SUFFIXES: Mapping[IndexType, str] = {
     IndexType.OFFSET: ".index",

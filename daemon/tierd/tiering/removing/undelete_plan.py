@@ -10,7 +10,7 @@ from tierd.metadata import PartitionView
 from tierd.model import RemoteLogSegmentId, RemoteLogSegmentMetadata, RemoteLogSegmentState, uuid_to_text
 from tierd.tiering.removing.expiring.partition_expiration import LocalFacts, partition_expiration
 from tierd.tiering.removing.ledger import DeleteReason
-from tierd.tiering.topic_policy import TopicPolicies
+from tierd.tiering.topic_policy import FindTopicPolicy
 
 _FINISHED = RemoteLogSegmentState.COPY_SEGMENT_FINISHED
 _DELETING = RemoteLogSegmentState.DELETE_SEGMENT_STARTED
@@ -37,7 +37,7 @@ class TakenBack:
 def plan_undelete(
     view: PartitionView,
     local: LocalFacts,
-    policies: TopicPolicies,
+    policies: FindTopicPolicy,
     wanted: Collection[UUID] | None,
     *,
     now_ms: int,
@@ -179,7 +179,7 @@ def _log_starts(view: PartitionView, back: Sequence[RemoteLogSegmentMetadata]) -
 
 
 def _deleted_again(
-    view: PartitionView, local: LocalFacts, policies: TopicPolicies, starts: Mapping[UUID, int | None], *, now_ms: int
+    view: PartitionView, local: LocalFacts, policies: FindTopicPolicy, starts: Mapping[UUID, int | None], *, now_ms: int
 ) -> dict[UUID, str]:
     """Return the segments that the next run of expiration would choose, and why, if all of them were back."""
     after = view

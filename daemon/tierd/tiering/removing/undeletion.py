@@ -33,7 +33,7 @@ from tierd.tiering.removing.undelete_plan import (
     refusal,
     refuse,
 )
-from tierd.tiering.topic_policy import TopicPolicies
+from tierd.tiering.topic_policy import FindTopicPolicy
 
 log = structlog.get_logger()
 
@@ -50,7 +50,7 @@ class Undeletion:
         remote: DeletableStorage,
         deletion: SegmentDeletion,
         log_starts: LogStartKeeper,
-        policies: TopicPolicies,
+        policies: FindTopicPolicy,
         clock: Clock,
         broker_id: int,
     ) -> None:
@@ -100,7 +100,7 @@ class Undeletion:
             force: take back also segments with a problem.
 
         Raises:
-            RefusedError: something speaks against it, a segment was replaced (``force`` does not help then), or its
+            RefusedError: the plan has a refusal, a segment was replaced (``force`` does not help then), or its
                 objects are going at this moment; nothing was done to that one, nor to older ones.
             RemoteResourceNotFoundError: a wanted segment, or an object of one, is gone.
             FencedError: another leader owns the partition.

@@ -36,7 +36,7 @@ class RoleTasks:
         return tuple(task for task in (self.copy, self.expire, self.follow) if task is not None)
 
     def wake(self) -> None:
-        """Wake all tasks: there is something new for them to do."""
+        """Wake all tasks: they may have new work."""
         for task in self.all():
             task.wake.set()
 

@@ -21,7 +21,7 @@ from tierd.tiering.removing.partition_removal import PartitionRemover
 from tierd.tiering.removing.sweep import UploadSweep
 from tierd.tiering.replicas.replica import ReplicaTable
 from tierd.tiering.supervision import Supervisor
-from tierd.tiering.topic_policy import TopicPolicies
+from tierd.tiering.topic_policy import FindTopicPolicy
 
 log = structlog.get_logger()
 
@@ -49,7 +49,7 @@ class AbsentPartitions:
         keys: MetadataKeyFactory,
         *,
         leadership: LeadershipSource,
-        policies: TopicPolicies,
+        policies: FindTopicPolicy,
         is_here: Callable[[TopicIdPartition], bool],
     ) -> None:
         """Ask nothing yet; ``is_here`` returns True if a log dir of this host has the partition."""

@@ -20,7 +20,7 @@ from tierd.tiering.removing.partition_removal import PartitionRemover
 from tierd.tiering.replicas.replica import Replica, ReplicaTable, RoleTasks
 from tierd.tiering.roles.task_factory import TaskFactory
 from tierd.tiering.supervision import Supervisor
-from tierd.tiering.topic_policy import TopicPolicies
+from tierd.tiering.topic_policy import FindTopicPolicy
 
 log = structlog.get_logger()
 
@@ -37,7 +37,7 @@ class RoleKeeper:
         supervisor: Supervisor,
         replicas: ReplicaTable,
         metadata: RemoteLogMetadataManager,
-        policies: TopicPolicies,
+        policies: FindTopicPolicy,
         deletion: SegmentDeletion,
         remover: PartitionRemover,
         on_vanished: Callable[[TopicIdPartition], None],

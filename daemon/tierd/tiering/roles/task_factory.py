@@ -28,7 +28,7 @@ from tierd.tiering.removing.log_start_keeper import LogStartKeeper
 from tierd.tiering.removing.monotonic_guard import MonotonicGuard
 from tierd.tiering.removing.sweep import DanglingSweep, SweepSettings
 from tierd.tiering.segment_writes import SegmentWrites
-from tierd.tiering.topic_policy import TopicPolicies
+from tierd.tiering.topic_policy import FindTopicPolicy
 
 _FOLLOWERS_AT_ONCE = 2  # Kafka: remote.log.manager.follower.thread.pool.size
 
@@ -74,7 +74,7 @@ class TieringContext:
 
     metadata: RemoteLogMetadataManager
     remote: SegmentStorage
-    policies: TopicPolicies
+    policies: FindTopicPolicy
     log_offsets: LogOffsets
     recorder: TieringRecorder
     clock: Clock

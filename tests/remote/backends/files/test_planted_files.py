@@ -34,7 +34,7 @@ def root(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def outside(tmp_path: Path) -> Path:
-    """A directory that is none of the store's, with a file under the name of an object."""
+    """Return a directory that is none of the store's, with a file under the name of an object."""
     outside = tmp_path / "outside"
     outside.mkdir()
     (outside / "1.log").write_bytes(b"secret")

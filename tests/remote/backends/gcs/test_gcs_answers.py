@@ -318,7 +318,7 @@ def test_an_answer_that_is_no_json_is_shown() -> None:
 
 @pytest.fixture
 def service_account(tmp_path: Path, script: ScriptedGcs) -> Path:
-    """A key of a service account whose tokens the scripted server gives."""
+    """Return a key of a service account whose tokens the scripted server gives."""
     key = rsa.generate_private_key(public_exponent=65537, key_size=2048).private_bytes(
         serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     )

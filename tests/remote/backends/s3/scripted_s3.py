@@ -34,7 +34,7 @@ def refusal(status: int, code: str, more: str = "", **headers: str) -> Answer:
 
 
 def listed_uploads(*upload_ids: str) -> Answer:
-    """The unfinished uploads of ``key``."""
+    """Return the unfinished uploads of ``key``."""
     items = "".join(f"<Upload><Key>key</Key><UploadId>{upload_id}</UploadId></Upload>" for upload_id in upload_ids)
     return Answer(200, f"<ListMultipartUploadsResult>{items}</ListMultipartUploadsResult>")
 

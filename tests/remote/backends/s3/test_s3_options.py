@@ -73,7 +73,7 @@ async def open_store(script: ScriptedS3) -> AsyncIterator[Open]:
 
 @pytest.fixture(params=["bytes", "file", "large file", "chunks", "many chunks", "replacement"])
 def creation(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[S3ObjectStore], Any]:
-    """Every way in which an object comes into being."""
+    """Return every way in which an object comes into being."""
     content, large = b"content", content_of(2 * PART_SIZE + 3)
     bodies: dict[str, Body] = {
         "bytes": content,
@@ -88,7 +88,7 @@ def creation(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[S3Obje
 
 
 def created(script: ScriptedS3) -> Mapping[str, str]:
-    """The headers of the request that decides how the object is kept."""
+    """Return the headers of the request that decides how the object is kept."""
     return (script.headers["put"] or script.headers["create_upload"])[0]
 
 
@@ -207,7 +207,7 @@ def no_credentials(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 def signed_for(script: ScriptedS3) -> list[str]:
-    """The access key of every listing."""
+    """Return the access key of every listing."""
     return [each["Authorization"].partition("Credential=")[2].partition("/")[0] for each in script.headers["list"]]
 
 

@@ -97,7 +97,7 @@ def test_certificates_of_the_environment_matter_under_tls_alone(monkeypatch: pyt
 
 
 class TestCredentials:
-    async def test_configured_keys_stay(self) -> None:
+    async def test_configured_keys_do_not_expire(self) -> None:
         found = await _Credentials(S3Keys(access_key_id="key", secret_access_key="secret", session_token="token"))()
         assert (found["access_key_id"], found["secret_access_key"]) == ("key", "secret")
         assert found.get("token") == "token"

@@ -51,7 +51,7 @@ def test_clients_of_a_listener_and_principals_are_held(
     assert quarantine(path).is_held(listener=listener, principal=principal) == is_held
 
 
-def test_nothing_is_held_without_settings(path: Path) -> None:
+def test_quarantine_without_settings_holds_no_client(path: Path) -> None:
     free = quarantine(path, EndpointQuarantineSettings())
 
     assert not free.held

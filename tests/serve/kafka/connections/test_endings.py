@@ -438,7 +438,7 @@ class TestStop:
         with pytest.raises(ConnectionRefusedError):
             socket.create_connection(address)
 
-    async def test_no_task_is_left(self) -> None:
+    async def test_stopped_endpoint_leaves_no_task(self) -> None:
         async with running_endpoint({LIST_GROUPS: answering(LISTED)}) as running:
             for _ in range(5):
                 await (await running.connect()).ask(GROUPS, ListGroupsResponse)

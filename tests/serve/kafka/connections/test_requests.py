@@ -78,19 +78,16 @@ async def test_handler_knows_who_asks_and_how() -> None:
         seen.append(context)
         return LISTED
 
-    handlers = {LIST_GROUPS: handle, API_VERSIONS: answering(VERSIONS)}
+    handlers = {LIST_GROUPS: handle}
     async with running_endpoint(handlers) as running:
         client, other = await running.connect(), await running.connect()
-        software = ApiVersionsRequest(client_software_name="my-client\n", client_software_version="1.2")
-        await client.ask(software, ApiVersionsResponse)
         await client.ask(GROUPS, ListGroupsResponse)
         await other.send(GROUPS, client_id=None)
         await other.receive()
 
     first, second = seen
     assert (first.version, first.client_id, first.principal) == (4, "client", "User:ANONYMOUS")
-    assert (first.listener, first.peer, first.client_software) == ("plain", "127.0.0.1", "my-client_ 1.2")
-    assert (second.client_id, second.client_software) == ("", "")
+    assert (first.listener, first.peer, second.client_id) == ("plain", "127.0.0.1", "")
     assert first.connection_id != second.connection_id
 
 

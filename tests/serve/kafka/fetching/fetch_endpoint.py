@@ -179,7 +179,6 @@ class FetchEndpoint:
             listener="plain",
             peer="127.0.0.1",
             connection_id=connection_id,
-            client_software="",
             memory=self.budget.share(),
             closing=self.closing,
         )

@@ -12,7 +12,7 @@ from kio.schema.errors import ErrorCode
 
 from tests.serve.kafka.fetching.fetch_endpoint import Want, fetch_request
 from tierd.model import EpochEndOffset
-from tierd.serve.kafka.fetching.fetch_demand import FetchDemand, PartitionFetch, PartitionKey, fetch_demand
+from tierd.serve.kafka.fetching.fetch_demand import FetchDemand, FetchKey, PartitionFetch, fetch_demand
 from tierd.serve.kafka.fetching.fetch_session import SessionOwner, SessionRefusal
 from tierd.serve.kafka.fetching.fetch_session_cache import (
     MAX_SESSION_NUMBER,
@@ -24,13 +24,13 @@ from tierd.serve.kafka.fetching.fetch_session_cache import (
 from tierd.serve.kafka.fetching.partition_answer import PartitionAnswer
 
 LIMITS = FetchSessionLimits(max_sessions=3, max_partitions=12, eviction_s=120.0)
-KEYS = [PartitionKey("orders", number) for number in range(6)]
+KEYS = [FetchKey("orders", number) for number in range(6)]
 OWNER = SessionOwner("User:alice", "plain", 1)
 KEY_SETS = st.sets(st.sampled_from(KEYS), min_size=1)
 
 
 def demand(
-    keys: Iterable[PartitionKey], *, session: tuple[int, int], forget: Iterable[PartitionKey] = (), version: int = 12
+    keys: Iterable[FetchKey], *, session: tuple[int, int], forget: Iterable[FetchKey] = (), version: int = 12
 ) -> FetchDemand:
     wants = [Want(key.topic, key.partition, offset=3) for key in keys]
     request = fetch_request(wants, version=version, session=session, forget=tuple(forget))
@@ -47,9 +47,9 @@ class Client:
 
     owner: SessionOwner
     session: tuple[int, int] = (0, 0)
-    wanted: set[PartitionKey] = field(default_factory=set)
-    order: list[PartitionKey] = field(default_factory=list)  # of the session, as the endpoint reads it
-    known: dict[PartitionKey, PartitionAnswer] = field(default_factory=dict)
+    wanted: set[FetchKey] = field(default_factory=set)
+    order: list[FetchKey] = field(default_factory=list)  # of the session, as the endpoint reads it
+    known: dict[FetchKey, PartitionAnswer] = field(default_factory=dict)
 
     def lose_session(self) -> None:
         self.session = (self.session[0], 0)
@@ -74,15 +74,15 @@ class FetchSessionMachine(RuleBasedStateMachine):
         return Client(SessionOwner(principal, "plain", next(self.connections)))
 
     @rule(key=st.sampled_from(KEYS), high_watermark=st.integers(0, 3), log_start=st.integers(0, 3))
-    def move(self, key: PartitionKey, high_watermark: int, log_start: int) -> None:
+    def move(self, key: FetchKey, high_watermark: int, log_start: int) -> None:
         self.state[key] = PartitionAnswer(high_watermark=high_watermark, log_start_offset=log_start)
 
     @rule(key=st.sampled_from(KEYS))
-    def fail(self, key: PartitionKey) -> None:
+    def fail(self, key: FetchKey) -> None:
         self.state[key] = PartitionAnswer(ErrorCode.kafka_storage_error)
 
     @rule(key=st.sampled_from(KEYS))
-    def append(self, key: PartitionKey) -> None:
+    def append(self, key: FetchKey) -> None:
         self.state[key] = PartitionAnswer(high_watermark=4, log_start_offset=0, records=(b"records",))
 
     @rule(seconds=st.sampled_from([1.0, 60.0, 121.0]))
@@ -91,12 +91,12 @@ class FetchSessionMachine(RuleBasedStateMachine):
 
     @rule(client=clients)
     def reconnect(self, client: Client) -> None:
-        """A client that comes back on another connection asks for a new session, and closes the one it had."""
+        """Let a client come back on another connection: it asks for a new session, and closes the one that it had."""
         client.owner = SessionOwner(client.owner.principal, "plain", next(self.connections))
         client.lose_session()
 
     @rule(client=clients, wanted=KEY_SETS)
-    def fetch(self, client: Client, wanted: set[PartitionKey]) -> None:
+    def fetch(self, client: Client, wanted: set[FetchKey]) -> None:
         """Fetch as the session stands: everything at first, later only what has changed."""
         new, gone = wanted - client.wanted, client.wanted - wanted
         client.wanted = wanted
@@ -149,7 +149,7 @@ class FetchSessionMachine(RuleBasedStateMachine):
         client.order = keys
         client.session = (finished.session_id, 1 if finished.session_id else 0)
 
-    def _incremental(self, client: Client, new: set[PartitionKey], gone: set[PartitionKey]) -> None:
+    def _incremental(self, client: Client, new: set[FetchKey], gone: set[FetchKey]) -> None:
         opened = self._open(client, demand(sorted(new), session=client.session, forget=sorted(gone)))
         if isinstance(opened, SessionRefusal):
             assert opened.error is ErrorCode.fetch_session_id_not_found, "evicted, or too large"
@@ -174,10 +174,10 @@ class FetchSessionMachine(RuleBasedStateMachine):
         client.session = (client.session[0], client.session[1] + 1)
         return None
 
-    def _answers(self, wanted: Iterable[PartitionKey]) -> dict[PartitionKey, PartitionAnswer]:
+    def _answers(self, wanted: Iterable[FetchKey]) -> dict[FetchKey, PartitionAnswer]:
         return {key: self.state[key] for key in wanted}
 
-    def _is_news(self, client: Client, key: PartitionKey) -> bool:
+    def _is_news(self, client: Client, key: FetchKey) -> bool:
         now, known = self.state[key], client.known.get(key)
         return known is None or bool(now.records) or bool(now.error) or self._facts(known) != self._facts(now)
 
@@ -191,7 +191,7 @@ TestFetchSessions.settings = settings(max_examples=40, stateful_step_count=25)
 
 
 def open_session(
-    cache: FetchSessionCache, keys: Iterable[PartitionKey], *, owner: SessionOwner = OWNER, now_s: float = 0.0
+    cache: FetchSessionCache, keys: Iterable[FetchKey], *, owner: SessionOwner = OWNER, now_s: float = 0.0
 ) -> int:
     """Return the id of a new session; 0 without one."""
     opened = cache.open(demand(keys, session=(0, 0)), owner, now_s)

@@ -9,7 +9,7 @@ import typer
 
 from tierd.cli.failures import ExitCode
 from tierd.cli.options import JsonOption
-from tierd.cli.printing import print_error, print_json, print_line
+from tierd.cli.output.printing import print_error, print_json, print_line
 from tierd.config import SCRAM_HASHES, ScramVerifier
 
 _SALT_BYTES = 20

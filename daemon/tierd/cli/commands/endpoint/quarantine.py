@@ -4,7 +4,7 @@ from tierd.app import hold_endpoint, release_endpoint, run_in_loop
 from tierd.cli.asking import daemon_state_dir
 from tierd.cli.erasures import user_and_host
 from tierd.cli.options import DEFAULT_CONFIG, ConfigOption, JsonOption, SocketOption
-from tierd.cli.printing import print_json, print_line
+from tierd.cli.output.printing import print_json, print_line
 from tierd.cli.session import begin
 from tierd.serve import QuarantineAnswer
 
@@ -39,7 +39,7 @@ def release(config: ConfigOption = DEFAULT_CONFIG, socket: SocketOption = None, 
 
 
 def _print(answer: QuarantineAnswer, *, verb: str, as_json: bool) -> None:
-    """Print the clients that a verb let go, or holds back."""
+    """Print the clients that a verb released, or holds back."""
     if as_json:
         print_json(answer.to_json())
         return

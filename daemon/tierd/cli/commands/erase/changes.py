@@ -6,7 +6,6 @@ import typer
 
 from tierd.app import Deployment, attest_erasure, cancel_erasure, run_in_loop, step_erasures
 from tierd.cli.erasures import print_erasure, print_erasures, user_and_host
-from tierd.cli.json_lists import print_list
 from tierd.cli.options import (
     DEFAULT_CONFIG,
     ConfigOption,
@@ -15,6 +14,7 @@ from tierd.cli.options import (
     JsonOption,
     PartitionsArgument,
 )
+from tierd.cli.output.json_lists import print_list
 from tierd.cli.session import begin
 from tierd.model import TopicPartition
 

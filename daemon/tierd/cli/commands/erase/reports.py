@@ -6,8 +6,8 @@ import typer
 
 from tierd.app import list_erasures, read_erasure, run_in_loop
 from tierd.cli.erasures import print_erasures, print_until_done
-from tierd.cli.json_lists import print_list
 from tierd.cli.options import DEFAULT_CONFIG, ConfigOption, ErasureArgument, JsonObjectOption, JsonOption
+from tierd.cli.output.json_lists import print_list
 from tierd.cli.session import begin_with_metadata
 from tierd.model import TopicPartition
 

@@ -10,8 +10,8 @@ import typer
 from tierd.app import Deployment, compact, file_erasure, read_erasure, run_in_loop, step_erasures
 from tierd.cli.erasures import print_erasure, print_until_done, user_and_host
 from tierd.cli.options import DEFAULT_CONFIG, ConfigOption, JsonOption, PartitionArgument
-from tierd.cli.printing import print_error
-from tierd.cli.progress_line import progress_line
+from tierd.cli.output.printing import print_error
+from tierd.cli.output.progress_line import progress_line
 from tierd.cli.session import begin
 from tierd.model import TopicPartition
 from tierd.serve import FileErasureRequest
@@ -112,4 +112,4 @@ def _apply(deployment: Deployment, name: TopicPartition, request_id: str) -> Non
             return
         runs = searched
         with progress_line("erase") as report_progress:
-            run_in_loop(compact(deployment, [name], tell=report_progress))
+            run_in_loop(compact(deployment, [name], on_progress=report_progress))

@@ -15,9 +15,9 @@ from tierd.cli.appending import Appended, AppendSettings, LineAppender
 from tierd.cli.failures import ExitCode
 from tierd.cli.log_settings import SetOption, parse_settings
 from tierd.cli.options import JsonOption, NewPartitionDirectoryArgument
-from tierd.cli.printing import print_json, print_line
-from tierd.cli.progress_line import progress_line
-from tierd.cli.record_lines import MAX_INT, parse_json_line, parse_text_line
+from tierd.cli.output.printing import print_json, print_line
+from tierd.cli.output.progress_line import progress_line
+from tierd.cli.output.record_lines import MAX_INT, parse_json_line, parse_text_line
 from tierd.cli.session import log_to_stderr
 from tierd.cli.writable_partition import writable_partition
 from tierd.clock import SystemClock

@@ -8,8 +8,8 @@ from typing import Annotated
 import typer
 
 from tierd.cli.options import JsonOption, PartitionDirectoryArgument
-from tierd.cli.printing import print_bytes
-from tierd.cli.record_lines import as_text_line
+from tierd.cli.output.printing import print_bytes
+from tierd.cli.output.record_lines import as_text_line
 from tierd.cli.session import log_to_stderr
 from tierd.errors import PartitionNameError, SegmentChangedError
 from tierd.log import (
@@ -69,7 +69,9 @@ def _records(directory: Path, from_offset: int | None, to_offset: int | None, *,
     """Yield the records. When a broker has changed the files, list them again and go on behind the last record."""
     found = identify_directory(directory)
     if found is None:
-        raise PartitionNameError(f"{directory}: no partition directory")
+        raise PartitionNameError(
+            f"{directory}: no partition directory", remedy="name a directory such as /var/lib/kafka/data/orders-0"
+        )
     for _ in range(_LISTINGS):
         try:
             for record in _listed_records(found, from_offset, to_offset, committed=committed):

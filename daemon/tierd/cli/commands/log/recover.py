@@ -6,13 +6,13 @@ from typing import Annotated
 import typer
 from pydantic import JsonValue
 
-from tierd.cli.display import print_table
 from tierd.cli.failures import ExitCode
-from tierd.cli.layout import plain_table
 from tierd.cli.log_settings import SetOption, parse_settings
 from tierd.cli.options import JsonOption
-from tierd.cli.printing import print_error, print_json, print_line
-from tierd.cli.progress_line import progress_line
+from tierd.cli.output.display import print_table
+from tierd.cli.output.layout import plain_table
+from tierd.cli.output.printing import print_error, print_json, print_line
+from tierd.cli.output.progress_line import progress_line
 from tierd.cli.session import log_to_stderr
 from tierd.log import RecoveredLogDir, RecoveredPartition, RemainingLoad, recover_log_dir
 from tierd.sizes import human_size
@@ -55,7 +55,7 @@ def recover(
             log_dir,
             config_for=config_for,
             strict=strict,
-            report_progress=lambda left: report_progress(_left(left)),
+            on_progress=lambda left: report_progress(_left(left)),
         )
     if json:
         print_json(_as_json(found))

@@ -2,7 +2,7 @@
 
 from tierd.cli.log_settings import SetOption, parse_settings
 from tierd.cli.options import JsonOption, PartitionDirectoryArgument
-from tierd.cli.printing import print_json, print_line
+from tierd.cli.output.printing import print_json, print_line
 from tierd.cli.session import log_to_stderr
 from tierd.cli.writable_partition import writable_partition
 from tierd.clock import SystemClock

@@ -8,12 +8,12 @@ import typer
 from pydantic import JsonValue
 
 from tierd.app import Deployment, GroupRestoreJob, GroupRestoreRequest, group_restore_job, run_in_loop
-from tierd.cli.display import print_table
 from tierd.cli.failures import ExitCode
-from tierd.cli.layout import plain_table
 from tierd.cli.moments import timestamp_ms_of, utc_text
 from tierd.cli.options import DEFAULT_CONFIG, ClusterIdOption, ConfigOption, JsonOption
-from tierd.cli.printing import print_error, print_json, print_line
+from tierd.cli.output.display import print_table
+from tierd.cli.output.layout import plain_table
+from tierd.cli.output.printing import print_error, print_json, print_line
 from tierd.cli.restore_options import DryRunOption
 from tierd.cli.session import begin
 from tierd.cli.target_options import GiveUpAfterOption, ToConfigOption, ToOption, target_connection

@@ -11,7 +11,7 @@ from tierd.cli.completion import topic_names
 from tierd.cli.failures import ExitCode
 from tierd.cli.moments import utc_text
 from tierd.cli.options import DEFAULT_CONFIG, ConfigOption, JsonOption
-from tierd.cli.printing import print_json, print_line
+from tierd.cli.output.printing import print_json, print_line
 from tierd.cli.restore_options import DryRunOption
 from tierd.cli.session import begin
 

@@ -18,9 +18,7 @@ from tierd.app import (
 )
 from tierd.app import PlannedStore as Planned
 from tierd.cli.completion import partition_names
-from tierd.cli.display import print_table
 from tierd.cli.failures import ExitCode
-from tierd.cli.layout import plain_table
 from tierd.cli.options import (
     DEFAULT_CONFIG,
     AcceptUnauthenticatedOption,
@@ -29,8 +27,10 @@ from tierd.cli.options import (
     FromBucketOption,
     JsonOption,
 )
-from tierd.cli.printing import print_error, print_json, print_line
-from tierd.cli.progress_line import ReportProgress, progress_line
+from tierd.cli.output.display import print_table
+from tierd.cli.output.layout import plain_table
+from tierd.cli.output.printing import print_error, print_json, print_line
+from tierd.cli.output.progress_line import ReportProgress, progress_line
 from tierd.cli.restore_options import DryRunOption
 from tierd.cli.session import begin
 from tierd.model import TopicPartition
@@ -116,7 +116,7 @@ def store(
             source=SourceRequest(
                 cluster_id=cluster_id, from_bucket=from_bucket, accepts_unauthenticated=accept_unauthenticated
             ),
-            tell=report_progress,
+            on_progress=report_progress,
             metrics_file=metrics_file,
             streams=None if streams is None else StreamsTarget(load_streams_topology(streams), into),
         )

@@ -28,8 +28,8 @@ from tierd.cli.options import (
     TopicPatternsArgument,
     require_patterns,
 )
-from tierd.cli.printing import print_json, print_line
-from tierd.cli.progress_line import ReportProgress, progress_line
+from tierd.cli.output.printing import print_json, print_line
+from tierd.cli.output.progress_line import ReportProgress, progress_line
 from tierd.cli.restore_options import (
     AcceptHolesOption,
     ByTimestampOption,
@@ -129,7 +129,7 @@ def topic(
             source=SourceRequest(
                 cluster_id=cluster_id, from_bucket=from_bucket, accepts_unauthenticated=accept_unauthenticated
             ),
-            tell=report_progress,
+            on_progress=report_progress,
         )
         outcomes = run_in_loop(_restore(deployment, request, report_progress, is_plan=dry_run, as_json=as_json))
     if any(outcome.problem is not None for outcome in outcomes):

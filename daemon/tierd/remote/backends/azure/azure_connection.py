@@ -23,7 +23,7 @@ from tierd.remote.backends.answers import conflict, no_answer
 from tierd.remote.backends.azure.azure_errors import AzureRefusal, error_for, first_line
 from tierd.remote.backends.client_settings import HttpTimeouts
 from tierd.remote.backends.http_attempts import cutting_abandoned, without_repetition
-from tierd.remote.chunks import Bytes, sliced
+from tierd.remote.chunks import ByteView, sliced
 
 _VERSION = "2021-12-02"
 _SKEW = timedelta(minutes=15)  # between the clocks of the store and of this host
@@ -109,7 +109,7 @@ class AzureConnection:
                 ) from failure
         return self._store
 
-    async def put(self, operation: str, key: str, query: str, content: Bytes, headers: Mapping[str, str]) -> None:
+    async def put(self, operation: str, key: str, query: str, content: ByteView, headers: Mapping[str, str]) -> None:
         """Send a PUT that the library has no method for.
 
         Raises:
@@ -134,7 +134,7 @@ class AzureConnection:
         *,
         query: str = "",
         headers: Mapping[str, str] | None = None,
-        content: Bytes = b"",
+        content: ByteView = b"",
     ) -> None:
         url = URL(await self._signed(method, key, query), encoded=True)
         if self._session is None:

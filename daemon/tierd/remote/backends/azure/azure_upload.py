@@ -14,7 +14,7 @@ from uuid import uuid4
 from tierd.kernels import crc32c
 from tierd.remote.backends.azure.azure_connection import AzureConnection
 from tierd.remote.backends.parts import UploadPart, crc32c_of, size_of
-from tierd.remote.chunks import Bytes
+from tierd.remote.chunks import ByteView
 from tierd.remote.deadlines import Deadlines, deadline
 from tierd.remote.retrying import Retry
 
@@ -46,7 +46,7 @@ class BlockUploads:
         self._deadlines = deadlines
         self._retry = retry
 
-    async def put_whole(self, key: str, content: Bytes, *, condition: Mapping[str, str]) -> None:
+    async def put_whole(self, key: str, content: ByteView, *, condition: Mapping[str, str]) -> None:
         """Store a blob in one request.
 
         Raises:
@@ -102,7 +102,7 @@ class BlockUploads:
 
         await (self._retry.request("complete_upload", complete, key=upload.key) if self._retry else complete())
 
-    async def _md5(self, content: Bytes) -> str:
+    async def _md5(self, content: ByteView) -> str:
         hashing = partial(hashlib.md5, content, usedforsecurity=False)
         digest = await asyncio.get_running_loop().run_in_executor(self._threads, hashing)
         return base64.b64encode(digest.digest()).decode()

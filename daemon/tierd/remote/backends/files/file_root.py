@@ -18,7 +18,7 @@ from tierd.files import open_to_read
 FILE_MODE = 0o640  # the group may read, because Spark may run as another user of the group
 DIRECTORY_MODE = 0o750
 
-_LOOK = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
+_AS_PLACE = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
 
 
 class FoundName(NamedTuple):
@@ -97,7 +97,7 @@ def names_in(root: Path, folder: Path) -> list[FoundName]:
 
 def _open_directory(root: Path, names: Sequence[str]) -> int:
     """Return a descriptor of a directory. The root and its parents may be links: the configuration names them."""
-    fd = os.open(root, _LOOK)
+    fd = os.open(root, _AS_PLACE)
     try:
         for name in names:
             inner = _open_inner(fd, name, root)
@@ -111,7 +111,7 @@ def _open_directory(root: Path, names: Sequence[str]) -> int:
 
 def _open_inner(fd: int, name: str, root: Path) -> int:
     try:
-        return os.open(name, _LOOK | os.O_NOFOLLOW, dir_fd=fd)
+        return os.open(name, _AS_PLACE | os.O_NOFOLLOW, dir_fd=fd)
     except NotADirectoryError as error:
         if stat.S_ISLNK(os.stat(name, dir_fd=fd, follow_symlinks=False).st_mode):
             raise OSError(errno.ELOOP, f"{name} is a link, not a directory of the store", str(root)) from error

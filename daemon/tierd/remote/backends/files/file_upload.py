@@ -52,7 +52,7 @@ class FileUpload:
 
     @property
     def remaining_bytes(self) -> int:
-        """Bytes of the file body that are not copied yet."""
+        """Return the number of bytes of the file body that are not copied yet."""
         return self._range.end + 1 - self._position if self._range else 0
 
     def write(self, size_bytes: int, buffer: memoryview) -> None:

@@ -59,7 +59,7 @@ class GcsConnection:
 
     @property
     def timeout(self) -> int:
-        """Timeouts for the library's calls, which accept them although their annotations say whole seconds."""
+        """Return the timeouts of the library's calls, which take fractions although their annotations say int."""
         return cast("int", self._timeout)
 
     async def storage(self) -> Storage:

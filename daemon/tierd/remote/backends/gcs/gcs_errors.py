@@ -34,13 +34,13 @@ class GcsRefusal:
 
     @property
     def message(self) -> str:
-        """Sentence of the answer that names the failure."""
+        """Return the sentence of the answer that names the failure."""
         error = self._error()
         return str(error.get("message", "")) or " ".join(self.text.split())[:200]
 
     @property
     def reasons(self) -> frozenset[str]:
-        """Words of the answer that name the cause."""
+        """Return the words of the answer that name the cause."""
         errors = self._error().get("errors")
         listed = errors if isinstance(errors, list) else []
         return frozenset(str(each["reason"]) for each in listed if isinstance(each, dict) and "reason" in each)

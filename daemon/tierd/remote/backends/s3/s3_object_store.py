@@ -28,7 +28,7 @@ from tierd.remote.backends.s3.s3_reading import ObjectReader, listed_state
 from tierd.remote.backends.s3.s3_sender import BodySender
 from tierd.remote.backends.s3.s3_settings import ObjectOptions, S3Bucket, S3Keys, S3Network
 from tierd.remote.backends.s3.s3_versions import S3Versions
-from tierd.remote.chunks import Bytes
+from tierd.remote.chunks import ByteView
 from tierd.remote.deadlines import Deadlines, deadline
 from tierd.remote.object_store import (
     Body,
@@ -244,10 +244,10 @@ class S3ObjectStore:
         async with self._sender.open(body) as source:
             await self._sender.send("put", key, part, source, request)
 
-    async def _put_log(self, key: str, content: Bytes) -> None:
+    async def _put_log(self, key: str, content: ByteView) -> None:
         await self._put_bytes(key, content, is_log=True, condition=_UNLESS_IT_EXISTS)
 
-    async def _put_bytes(self, key: str, content: Bytes, *, is_log: bool, condition: dict[str, str]) -> None:
+    async def _put_bytes(self, key: str, content: ByteView, *, is_log: bool, condition: dict[str, str]) -> None:
         client = await self._connection.client()
         arguments = condition | self._options.creation(is_log=is_log)
         request = partial(client.put_object, Bucket=self._bucket, Key=key, **arguments)

@@ -10,7 +10,7 @@ from tierd.errors import RemoteStorageError
 from tierd.remote.backends.parts import UploadPart, encoded
 from tierd.remote.backends.s3.s3_connection import S3Connection
 from tierd.remote.backends.streamed_file import STEP_BYTES, BytesBody, SourceFile, StreamedBody, opened
-from tierd.remote.chunks import Bytes
+from tierd.remote.chunks import ByteView
 from tierd.remote.deadlines import Deadlines, deadline
 from tierd.remote.object_store import FileBody
 
@@ -62,7 +62,7 @@ class BodySender:
             finally:
                 stream.discard()
 
-    async def send_bytes(self, operation: str, key: str, content: Bytes, crc: int, request: "S3BodyRequest[T]") -> T:
+    async def send_bytes(self, operation: str, key: str, content: ByteView, crc: int, request: "S3BodyRequest[T]") -> T:
         """Make one request with ``content`` as its body, before the deadline for its size."""
         async with self.slots, deadline(f"{operation} {key}", self._deadlines.for_size(len(content))):
             with self._connection.translated(operation, key):

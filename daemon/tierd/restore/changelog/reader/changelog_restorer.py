@@ -53,7 +53,7 @@ class StoreRestoreOutcome:
 
     Attributes:
         completed: active changelogs whose stores are complete.
-        failed: changelogs that were given up, each with the reason. They are no longer registered.
+        failed: changelogs that were abandoned, each with the reason. They are no longer registered.
     """
 
     completed: frozenset[TopicPartition]
@@ -324,7 +324,7 @@ class ChangelogRestorer:
         return renewed
 
     async def _repair(self, partition: TopicPartition, error: RestoreError) -> None:
-        """Let a standby that is out of range begin anew; give up any other that failed."""
+        """Let a standby that is out of range begin anew; abandon any other that failed."""
         if isinstance(error, LostPositionError):
             changelog = self._changelogs[partition]
             try:

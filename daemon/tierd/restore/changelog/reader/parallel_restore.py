@@ -127,7 +127,7 @@ class ParallelRestore:
     async def _restore(
         self, changelog: RestoredChangelog, after_batches: AfterBatches, renew: Renew
     ) -> RestoreError | None:
-        """Restore one changelog to its end, beginning anew where that helps; return why it was given up."""
+        """Restore one changelog to its end, beginning anew where that helps; return the reason why it was abandoned."""
         while True:
             try:
                 await self._restore_once(changelog, after_batches)

@@ -19,7 +19,7 @@ class RestorerSettings:
         buffer_records: records of a standby above its limit that are kept; at so many it is not read on.
         poll_s: pause after a read that found nothing.
         retry_s: pause after a read that failed.
-        task_timeout_s: time without progress after which a changelog that is behind is given up.
+        task_timeout_s: time without progress after which a changelog that is behind is abandoned.
         commit_interval_s: least time between two lookups of committed offsets for standbys.
         checkpoint_interval_s: least time between two checkpoints of a task.
         checkpoint_offsets: offsets, summed over the task's stores, above which the interval leads to a checkpoint.

@@ -118,7 +118,7 @@ class ProgressReporter:
         self._wipes[reason.value] += 1
 
     def failed(self) -> None:
-        """Count a changelog whose restore was given up."""
+        """Count a changelog whose restore was abandoned."""
         self._failures += 1
 
     def checkpoint_written(self, seconds: float) -> None:

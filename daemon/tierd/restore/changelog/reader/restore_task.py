@@ -28,7 +28,7 @@ class RestoreTask:
         task_id: as in Kafka Streams, ``<subtopology>_<partition>``.
         stores: the store of each changelog.
         exactly_once: only committed records are read, and no checkpoint outlives the start of processing.
-        exclusive: held while the offsets of stores are made durable, or a store and its offset are given up.
+        exclusive: held while the offsets of stores are made durable, or a store and its offset are abandoned.
     """
 
     def __init__(

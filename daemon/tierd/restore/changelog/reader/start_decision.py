@@ -14,7 +14,7 @@ from tierd.restore.plan.tombstone_age import longest_pause_ms
 
 
 class WipeReason(StrEnum):
-    """Reason why the data of a store are given up."""
+    """Reason why the data of a store are abandoned."""
 
     NO_OFFSET = "no_offset"  # data of an unknown state: exactly-once, or a store in memory
     OTHER_STORE = "other_store"  # the checkpoint is of other files than these

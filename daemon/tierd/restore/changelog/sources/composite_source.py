@@ -13,7 +13,7 @@ from tierd.restore.changelog.sources.partition_changelog import (
     PartitionChangelog,
     hole,
 )
-from tierd.restore.changelog.sources.partitioned_source import DeleteRetention, GroupPositions, PartitionedSource
+from tierd.restore.changelog.sources.partitioned_source import CommittedPositions, DeleteRetention, PartitionedSource
 from tierd.restore.changelog.sources.remote_segment_source import RemoteChangelog, RemoteChangelogs
 
 
@@ -120,7 +120,7 @@ class CompositeSource(PartitionedSource):
         remote: RemoteChangelogs,
         *,
         delete_retention: DeleteRetention,
-        groups: GroupPositions | None = None,
+        groups: CommittedPositions | None = None,
         is_continued: bool = True,
     ) -> None:
         """Read both places.

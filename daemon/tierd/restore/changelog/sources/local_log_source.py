@@ -35,7 +35,7 @@ from tierd.restore.changelog.sources.partition_changelog import (
     IsCompacted,
     require_no_hole,
 )
-from tierd.restore.changelog.sources.partitioned_source import DeleteRetention, GroupPositions, PartitionedSource
+from tierd.restore.changelog.sources.partitioned_source import CommittedPositions, DeleteRetention, PartitionedSource
 
 _ATTEMPTS: Final = 5  # a broker that rolls and deletes may change the log under a few reads in a row
 
@@ -132,7 +132,7 @@ class LocalChangelog:
     async def _refreshed(self) -> _View:
         for _ in range(_ATTEMPTS):
             try:
-                self._view = await asyncio.to_thread(_look, self._directory, self._end)
+                self._view = await asyncio.to_thread(_view_of, self._directory, self._end)
             except SegmentChangedError:
                 continue
             return self._view
@@ -185,7 +185,7 @@ class LocalLogSource(PartitionedSource):
         log_dirs: Sequence[Path],
         *,
         delete_retention: DeleteRetention,
-        groups: GroupPositions | None = None,
+        groups: CommittedPositions | None = None,
         end: LocalEnd = LocalEnd.HIGH_WATERMARK,
     ) -> None:
         """Read log dirs.
@@ -200,7 +200,7 @@ class LocalLogSource(PartitionedSource):
         super().__init__(changelogs, delete_retention=delete_retention, groups=groups)
 
 
-def _look(directory: PartitionDirectory, wanted_end: LocalEnd) -> _View:
+def _view_of(directory: PartitionDirectory, wanted_end: LocalEnd) -> _View:
     """Return the log as it is now. The checkpoints are read first, since their offsets only grow."""
     partition, log_dir = directory.topic_partition, directory.path.parent
     start = read_offset_checkpoint(log_dir / LOG_START_OFFSET_CHECKPOINT).get(partition)

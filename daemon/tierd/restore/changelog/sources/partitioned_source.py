@@ -43,7 +43,7 @@ _ATTEMPTS: Final = 5  # a broker that rolls and deletes, or a compaction, may ch
 DeleteRetention = Callable[[str], int | None]
 """Return ``delete.retention.ms`` of a compacted topic; None for a topic that is not compacted."""
 
-GroupPositions = Mapping[str, Mapping[TopicPartition, CommittedPosition]]
+CommittedPositions = Mapping[str, Mapping[TopicPartition, CommittedPosition]]
 """Committed offsets by group and partition."""
 
 
@@ -80,7 +80,7 @@ class PartitionedSource:
         changelogs: Changelogs,
         *,
         delete_retention: DeleteRetention,
-        groups: GroupPositions | None = None,
+        groups: CommittedPositions | None = None,
         is_continued: bool = True,
     ) -> None:
         """Read the changelogs of a place.
@@ -219,14 +219,14 @@ class PartitionedSource:
 
     async def _refreshed(self, partition: TopicPartition) -> ChangelogBounds:
         async with self._locks[partition]:
-            return await translated(partition, self._looked_again(partition))
+            return await translated(partition, self._bounds_again(partition))
 
     def _end(self, bounds: ChangelogBounds, isolation: IsolationLevel) -> int:
         if isolation is IsolationLevel.READ_COMMITTED or not self._is_continued:
             return max(bounds.stable_offset, bounds.earliest_offset)
         return bounds.end_offset
 
-    async def _looked_again(self, partition: TopicPartition) -> ChangelogBounds:
+    async def _bounds_again(self, partition: TopicPartition) -> ChangelogBounds:
         opened = await self._opened(partition)
         opened.bounds = await opened.changelog.refresh()
         return opened.bounds

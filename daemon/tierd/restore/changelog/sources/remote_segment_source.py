@@ -28,7 +28,7 @@ from tierd.restore.changelog.sources.partition_changelog import (
     hole,
     require_no_hole,
 )
-from tierd.restore.changelog.sources.partitioned_source import DeleteRetention, GroupPositions, PartitionedSource
+from tierd.restore.changelog.sources.partitioned_source import CommittedPositions, DeleteRetention, PartitionedSource
 from tierd.restore.changelog.sources.remote_blocks import BlockBudget, BlockLimits, RemoteBlocks
 from tierd.restore.changelog.sources.remote_transactions import AbortedSearchResult, RemoteTransactions
 from tierd.tasks import wait_all
@@ -96,10 +96,10 @@ class RemoteChangelog:
         """
         for _ in range(_ATTEMPTS - 1):
             with suppress(SegmentChangedError):
-                return await self._look(local)
-        return await self._look(local)  # the last attempt reports its own failure
+                return await self._read_bounds(local)
+        return await self._read_bounds(local)  # the last attempt reports its own failure
 
-    async def _look(self, local: Lineage) -> ChangelogBounds:
+    async def _read_bounds(self, local: Lineage) -> ChangelogBounds:
         view = await self._tier.load_view(self._partition)
         branch = OwnBranch(view, effective_lineage(view, local))
         first = next(branch.readable_ranges(0, branch.end_offset), None)
@@ -316,7 +316,7 @@ class RemoteSegmentSource(PartitionedSource):
         tier: RemoteTier,
         *,
         delete_retention: DeleteRetention,
-        groups: GroupPositions | None = None,
+        groups: CommittedPositions | None = None,
         is_continued: bool = True,
     ) -> None:
         """Read a tier.

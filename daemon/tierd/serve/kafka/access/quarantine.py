@@ -1,4 +1,4 @@
-"""Quarantine: clients that are held back after a restore, until a person lets them go.
+"""Quarantine: clients that are held back after a restore, until a person releases them.
 
 ::
 

@@ -1,6 +1,6 @@
 """Answer to OffsetForLeaderEpoch: the ends of leader epochs, by which clients find out that a log was cut (KIP-320).
 
-A client takes an end below its position, or no end, for a cut, and gives up its position. A daemon that does not know
+A client takes an end below its position, or no end, for a cut, and abandons its position. A daemon that does not know
 the end of a log therefore answers the largest offset for the latest epoch, since no cut is known. For an epoch that it
 has not seen it answers UNKNOWN_LEADER_EPOCH, and the client asks again.
 """

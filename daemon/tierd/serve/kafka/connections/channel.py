@@ -22,7 +22,7 @@ from tierd.serve.kafka.served.served_log import FileSlice
 _MAX_BUFFERS: Final = 512  # of one sendmsg; the kernel takes 1024
 _RESET: Final = struct.pack("ii", 1, 0)  # struct linger: closing drops what the client has not taken
 
-Progress = Callable[[int], None]
+OnSent = Callable[[int], None]
 """Called with a number of bytes that the socket has taken."""
 
 
@@ -44,7 +44,7 @@ class Channel(Protocol):
     def certificate(self) -> bytes | None:
         """Return the client's certificate in DER, which TLS has verified; None if it has none."""
 
-    async def send(self, pieces: Sequence[bytes | FileSlice], progress: Progress) -> None:
+    async def send(self, pieces: Sequence[bytes | FileSlice], progress: OnSent) -> None:
         """Send pieces in order, and return when the socket has taken all. A cancelled call has sent some of them.
 
         Raises:
@@ -76,7 +76,7 @@ class PlainChannel:
     def certificate(self) -> None:
         """Return None: there are no certificates without TLS."""
 
-    async def send(self, pieces: Sequence[bytes | FileSlice], progress: Progress) -> None:
+    async def send(self, pieces: Sequence[bytes | FileSlice], progress: OnSent) -> None:
         """Send pieces in order, as ``Channel.send`` promises."""
         in_memory: list[memoryview] = []
         for piece in pieces:
@@ -101,7 +101,7 @@ class PlainChannel:
         self.intake.close()
         self._socket.close()
 
-    async def _send_buffers(self, buffers: list[memoryview], progress: Progress, flags: int) -> None:
+    async def _send_buffers(self, buffers: list[memoryview], progress: OnSent, flags: int) -> None:
         while buffers:
             sent = _sent(self._socket, buffers[:_MAX_BUFFERS], flags)
             if sent:
@@ -110,7 +110,7 @@ class PlainChannel:
             if buffers:
                 await writable(self._socket)
 
-    async def _send_slice(self, piece: FileSlice, progress: Progress) -> None:
+    async def _send_slice(self, piece: FileSlice, progress: OnSent) -> None:
         sent = 0
         while sent < piece.size_bytes:
             pushed = self._slices.push_cached(self._socket, piece, sent)

@@ -32,7 +32,7 @@ MOST_AT_ONCE_BYTES: Final = 1 << 20
 """Bytes that the event loop sends from a file before its other work."""
 
 _DELETED: Final = ".deleted"
-_LOOK_INTERVAL_S: Final = 1.0
+_CHECK_INTERVAL_S: Final = 1.0
 _PROBE_INTERVAL_BYTES: Final = 128 << 10  # the kernel reads ahead, and forgets, in runs of about this size
 _Key = tuple[str, int]
 
@@ -136,7 +136,7 @@ class FileSlices:
         """Close files that were not used lately, until cancelled."""
         while True:
             await self._is_used.wait()
-            await self._clock.sleep(_LOOK_INTERVAL_S)
+            await self._clock.sleep(_CHECK_INTERVAL_S)
             self._close_unused(self._clock.monotonic_s() - KEPT_S)
             if not self._kept:
                 self._is_used.clear()

@@ -1,7 +1,6 @@
 """RequestExchange: the requests of one connection, each from its frame to the answer that the client has taken."""
 
 import math
-import re
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any, Final
@@ -36,7 +35,6 @@ PART_BYTES: Final = 256 << 10
 _UNCOUNTED_BYTES: Final = 64 << 10  # requests so small take no memory of the budget
 _CHECKED_BYTES: Final = 128  # of a frame that take as long as an item
 _LONGEST_CLIENT_ID: Final = 255
-_UNUSUAL: Final = re.compile(r"[^A-Za-z0-9.\-_ ]")  # Kafka: ApiVersionsRequest allows less in names of software
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +108,6 @@ class RequestExchange:
         self._services = scope.services
         self._login = login
         self._address = address
-        self._software = ""
         self._part_bytes = 0
         self._encoder = AnswerEncoder()
         self._turns = scope.services.turns.of(place.peer)
@@ -135,8 +132,6 @@ class RequestExchange:
         checked = await self._turns.aside(len(frame) // _CHECKED_BYTES, checked_request, head, frame)
         await self._reserve(memory, checked.memory_bytes)
         request = await self._turns.aside(checked.items, checked.decoded)
-        if head.asks_for_versions:
-            self._note_software(request)
         return await self._exchange(checked, request, len(frame), memory)
 
     async def _answer_token(self, token: bytes) -> ExchangeEnd:
@@ -218,7 +213,6 @@ class RequestExchange:
             listener=self._scope.listener,
             peer=self._address.peer,
             connection_id=self._address.connection_id,
-            client_software=self._software,
             memory=memory,
             closing=self._services.closing,
             turns=self._turns,
@@ -268,10 +262,6 @@ class RequestExchange:
     def _cut_slow(self) -> None:
         self._scope.faults.record(self._address.peer, "the client took an answer slowly while others waited for memory")
         self._channel.abort()
-
-    def _note_software(self, request: Any) -> None:  # noqa: ANN401 - of any version
-        if name := getattr(request, "client_software_name", ""):
-            self._software = _UNUSUAL.sub("_", f"{name} {request.client_software_version}")[:_LONGEST_CLIENT_ID]
 
 
 def _outcome_of(reply: _Reply) -> RequestOutcome:

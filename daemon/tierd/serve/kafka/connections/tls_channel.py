@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Final
 
-from tierd.serve.kafka.connections.channel import Progress, reset, send_now, writable
+from tierd.serve.kafka.connections.channel import OnSent, reset, send_now, writable
 from tierd.serve.kafka.connections.connection_errors import ClientFaultError, PeerGoneError
 from tierd.serve.kafka.connections.file_slices import FileSlices
 from tierd.serve.kafka.connections.socket_intake import READ_AHEAD_BYTES, SocketIntake, cancelled_when_gone
@@ -59,7 +59,7 @@ class TlsChannel:
         """Return the client's certificate in DER, which TLS has verified; None if it has none."""
         return self._tls.getpeercert(binary_form=True)
 
-    async def send(self, pieces: Sequence[bytes | FileSlice], progress: Progress) -> None:
+    async def send(self, pieces: Sequence[bytes | FileSlice], progress: OnSent) -> None:
         """Send pieces in order, as ``Channel.send`` promises."""
         for piece in pieces:
             size_bytes = piece.size_bytes if isinstance(piece, FileSlice) else len(piece)

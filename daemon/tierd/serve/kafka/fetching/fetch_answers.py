@@ -11,7 +11,7 @@ from typing import Any, Final
 from kio.schema.errors import ErrorCode
 
 from tierd.serve.kafka.client_errors import fetch_code_in_version
-from tierd.serve.kafka.fetching.fetch_demand import FIRST_VERSION_WITH_TOPIC_IDS, FetchDemand, PartitionKey
+from tierd.serve.kafka.fetching.fetch_demand import FIRST_VERSION_WITH_TOPIC_IDS, FetchDemand, FetchKey
 from tierd.serve.kafka.fetching.fetch_session import NO_SESSION
 from tierd.serve.kafka.fetching.partition_answer import PartitionAnswer
 from tierd.serve.kafka.served.served_cluster import EndpointNode
@@ -34,7 +34,7 @@ class FetchHead:
 def fetch_answer(
     version: int,
     head: FetchHead,
-    answers: Iterable[tuple[PartitionKey, PartitionAnswer]],
+    answers: Iterable[tuple[FetchKey, PartitionAnswer]],
     nodes: Sequence[EndpointNode] = (),
 ) -> FetchAnswer:
     """Return the answer.

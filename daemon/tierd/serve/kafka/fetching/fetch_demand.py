@@ -17,7 +17,7 @@ _ISOLATION_LEVELS: Final = {0: IsolationLevel.READ_UNCOMMITTED, 1: IsolationLeve
 _NO_TOPIC_ID: Final = UUID(int=0)
 
 
-class PartitionKey(NamedTuple):
+class FetchKey(NamedTuple):
     """A partition as a client names it: the topic by its name up to version 12, by its id from version 13 on."""
 
     topic: str | UUID
@@ -61,8 +61,8 @@ class FetchDemand:
     isolation: IsolationLevel | None
     session_id: int
     session_epoch: int
-    partitions: Mapping[PartitionKey, PartitionFetch]
-    forgotten: tuple[PartitionKey, ...]
+    partitions: Mapping[FetchKey, PartitionFetch]
+    forgotten: tuple[FetchKey, ...]
     is_replica: bool
 
     @property
@@ -95,9 +95,9 @@ def fetch_demand(request: Entity) -> FetchDemand:
     )
 
 
-def _partitions(topics: Iterable[Any], version: int) -> dict[PartitionKey, PartitionFetch]:
+def _partitions(topics: Iterable[Any], version: int) -> dict[FetchKey, PartitionFetch]:
     return {
-        PartitionKey(_topic(topic, version), each.partition): PartitionFetch(
+        FetchKey(_topic(topic, version), each.partition): PartitionFetch(
             each.fetch_offset,
             max(0, each.partition_max_bytes),
             each.current_leader_epoch if version >= 9 else -1,
@@ -108,8 +108,8 @@ def _partitions(topics: Iterable[Any], version: int) -> dict[PartitionKey, Parti
     }
 
 
-def _forgotten(topics: Iterable[Any], version: int) -> tuple[PartitionKey, ...]:
-    return tuple(PartitionKey(_topic(topic, version), number) for topic in topics for number in topic.partitions)
+def _forgotten(topics: Iterable[Any], version: int) -> tuple[FetchKey, ...]:
+    return tuple(FetchKey(_topic(topic, version), number) for topic in topics for number in topic.partitions)
 
 
 def _topic(topic: Any, version: int) -> str | UUID:  # noqa: ANN401  kio has a class for each version

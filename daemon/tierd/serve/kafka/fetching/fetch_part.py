@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from kio.schema.errors import ErrorCode
 
 from tierd.model import IsolationLevel
-from tierd.serve.kafka.fetching.fetch_demand import PartitionFetch, PartitionKey
+from tierd.serve.kafka.fetching.fetch_demand import FetchKey, PartitionFetch
 from tierd.serve.kafka.fetching.partition_answer import NO_ANSWER, PartitionAnswer
 from tierd.serve.kafka.fetching.position_rules import Readiness, readiness
 from tierd.serve.kafka.served.served_cluster import ServedCluster, ServedPartition
@@ -28,7 +28,7 @@ class FetchPart:
         read_end_offset: end of the log at the last read; -1 before the first one.
     """
 
-    key: PartitionKey
+    key: FetchKey
     wanted: PartitionFetch
     served: ServedPartition | None
     log: ServedLog | None
@@ -40,7 +40,7 @@ class FetchPart:
     held_until_s: float = 0.0
     read_end_offset: int = -1
     size_bytes: int = 0
-    """Size of the records of the last read, which stays when they are given up to wait for more."""
+    """Size of the records of the last read, which stays when they are dropped to wait for more."""
 
     def settle(self, answer: PartitionAnswer) -> None:
         """Answer with an error, or with a divergence."""

@@ -20,7 +20,7 @@ class ReadLimit(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class PlannedRead:
-    """One read.
+    """One planned read of a partition.
 
     Attributes:
         index: of the partition, in the order of the plan.

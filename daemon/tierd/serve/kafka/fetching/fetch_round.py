@@ -79,7 +79,7 @@ class FetchRound:
 
     async def run(self) -> None:
         """Bring every part to its answer."""
-        await self._look(self._parts)
+        await self._take_bounds(self._parts)
         await self._read()
         if not self._is_due():
             await self._wait()
@@ -91,11 +91,11 @@ class FetchRound:
 
     # ---------------------------------------------------------------------------------------------------- bounds
 
-    async def _look(self, parts: Iterable[FetchPart]) -> None:
+    async def _take_bounds(self, parts: Iterable[FetchPart]) -> None:
         """Take the present bounds of the logs."""
-        await self._each([part for part in parts if not part.is_settled], self._look_at)
+        await self._each([part for part in parts if not part.is_settled], self._take_bounds_of)
 
-    async def _look_at(self, part: FetchPart) -> None:
+    async def _take_bounds_of(self, part: FetchPart) -> None:
         assert part.log is not None, "a part without a log is settled"
         try:
             bounds = await part.log.bounds()
@@ -174,7 +174,7 @@ class FetchRound:
         must not pass over a hole, so it does not learn of it as an offset out of range, which would make it reset its
         position. It keeps asking, and the log of the daemon says what is missing.
         """
-        await self._look_at(part)
+        await self._take_bounds_of(part)
         if part.is_readable(self._isolation, self._clock.monotonic_s()):
             self._failures.hole(part, error)
             part.fail(ErrorCode.kafka_storage_error)
@@ -221,7 +221,7 @@ class FetchRound:
             if self._lookup.has_changed():
                 for part in self._parts:
                     self._lookup.check_again(part)
-            await self._look([self._parts[index] for index in changes.take()])
+            await self._take_bounds([self._parts[index] for index in changes.take()])
             if self._is_over() or self._is_worth_reading():
                 return
 

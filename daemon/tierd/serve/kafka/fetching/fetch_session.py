@@ -6,7 +6,7 @@ from typing import Final
 
 from kio.schema.errors import ErrorCode
 
-from tierd.serve.kafka.fetching.fetch_demand import FetchDemand, PartitionFetch, PartitionKey
+from tierd.serve.kafka.fetching.fetch_demand import FetchDemand, FetchKey, PartitionFetch
 from tierd.serve.kafka.fetching.partition_answer import PartitionAnswer
 
 NO_SESSION: Final = 0
@@ -50,7 +50,7 @@ class _CachedPartition:
 
 @dataclass(slots=True)
 class FetchSession:
-    """One session.
+    """One incremental fetch session of a client (KIP-227).
 
     Attributes:
         partitions: in the order in which they are read: a partition that gave records goes to the end.
@@ -63,7 +63,7 @@ class FetchSession:
     created_s: float
     used_s: float
     epoch: int = 1
-    partitions: dict[PartitionKey, _CachedPartition] = field(default_factory=dict)
+    partitions: dict[FetchKey, _CachedPartition] = field(default_factory=dict)
     counted: int = 0  # partitions as the cache counts them
 
     def update(self, demand: FetchDemand) -> None:
@@ -77,7 +77,7 @@ class FetchSession:
         for key in demand.forgotten:
             self.partitions.pop(key, None)
 
-    def told(self, answers: Mapping[PartitionKey, PartitionAnswer]) -> list[PartitionKey]:
+    def told(self, answers: Mapping[FetchKey, PartitionAnswer]) -> list[FetchKey]:
         """Return the partitions that the client has to be told of, in order; remember what it is told."""
         told = [key for key, answer in answers.items() if key in self.partitions and self.partitions[key].take(answer)]
         for key in told:
@@ -96,7 +96,7 @@ class SessionAnswer:
     """
 
     session_id: int
-    told: Iterable[PartitionKey]
+    told: Iterable[FetchKey]
     error: ErrorCode = ErrorCode.none
 
 

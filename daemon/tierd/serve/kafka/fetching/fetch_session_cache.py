@@ -17,7 +17,7 @@ from typing import Final
 
 from kio.schema.errors import ErrorCode
 
-from tierd.serve.kafka.fetching.fetch_demand import INITIAL_EPOCH, FetchDemand, PartitionFetch, PartitionKey
+from tierd.serve.kafka.fetching.fetch_demand import INITIAL_EPOCH, FetchDemand, FetchKey, PartitionFetch
 from tierd.serve.kafka.fetching.fetch_session import (
     NO_SESSION,
     FetchSession,
@@ -70,11 +70,11 @@ class FullFetch:
     cache: "FetchSessionCache | None"
 
     @property
-    def wanted(self) -> Mapping[PartitionKey, PartitionFetch]:
+    def wanted(self) -> Mapping[FetchKey, PartitionFetch]:
         """Return the partitions to read, in order."""
         return self.demand.partitions
 
-    def finish(self, answers: Mapping[PartitionKey, PartitionAnswer], now_s: float) -> SessionAnswer:
+    def finish(self, answers: Mapping[FetchKey, PartitionAnswer], now_s: float) -> SessionAnswer:
         """Return the session part of the answer."""
         session_id = self.cache.create(self.demand, self.owner, answers, now_s) if self.cache else NO_SESSION
         return SessionAnswer(session_id, answers)
@@ -94,10 +94,10 @@ class IncrementalFetch:
     """
 
     session: FetchSession
-    wanted: Mapping[PartitionKey, PartitionFetch]
+    wanted: Mapping[FetchKey, PartitionFetch]
     epoch: int
 
-    def finish(self, answers: Mapping[PartitionKey, PartitionAnswer], now_s: float) -> SessionAnswer:
+    def finish(self, answers: Mapping[FetchKey, PartitionAnswer], now_s: float) -> SessionAnswer:
         """Return the session part of the answer; an error when a later request has used the session meanwhile."""
         del now_s  # the session was used when the request came
         session_id = self.session.session_id
@@ -148,7 +148,7 @@ class FetchSessionCache:
         return self._go_on(session, demand, owner, now_s)
 
     def create(
-        self, demand: FetchDemand, owner: SessionOwner, answers: Mapping[PartitionKey, PartitionAnswer], now_s: float
+        self, demand: FetchDemand, owner: SessionOwner, answers: Mapping[FetchKey, PartitionAnswer], now_s: float
     ) -> int:
         """Make a session of a full request and its answer; return its id, or ``NO_SESSION`` when there is no room.
 

@@ -5,7 +5,7 @@ from uuid import UUID
 from kio.schema.errors import ErrorCode
 
 from tierd.serve.kafka.access import Authorizer
-from tierd.serve.kafka.fetching.fetch_demand import PartitionFetch, PartitionKey
+from tierd.serve.kafka.fetching.fetch_demand import FetchKey, PartitionFetch
 from tierd.serve.kafka.fetching.fetch_part import FetchPart, is_led_elsewhere
 from tierd.serve.kafka.fetching.position_rules import fencing
 from tierd.serve.kafka.served.served_cluster import ServedCluster, ServedPartition, ServedPartitions, ServedTopic
@@ -23,7 +23,7 @@ class PartitionLookup:
         self.cluster: ServedCluster = served.cluster(listener)
         self._topics: dict[str | UUID, ServedTopic | ErrorCode] = {}
 
-    def part(self, key: PartitionKey, wanted: PartitionFetch) -> FetchPart:
+    def part(self, key: FetchKey, wanted: PartitionFetch) -> FetchPart:
         """Return a part that is ready to be read, or that has its error."""
         found = self._find(key)
         if isinstance(found, ErrorCode):
@@ -69,7 +69,7 @@ class PartitionLookup:
         elif part.log is None:
             part.fail(ErrorCode.unknown_topic_or_partition)
 
-    def _find(self, key: PartitionKey) -> ServedPartition | ErrorCode:
+    def _find(self, key: FetchKey) -> ServedPartition | ErrorCode:
         topic = self._topics.get(key.topic)
         if topic is None:
             topic = self._topics[key.topic] = self._topic(key.topic)

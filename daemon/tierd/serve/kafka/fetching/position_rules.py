@@ -1,7 +1,7 @@
 """Rules for the place that a client wants to read from: its epochs, and the bounds of the log. Decisions only, no I/O.
 
 A daemon may know less of a log than its leader: the watermark on disk is some seconds old, and a host without a replica
-knows the tier only. A client that was sent OFFSET_OUT_OF_RANGE gives up its position and begins at one end of the log:
+knows the tier only. A client that was sent OFFSET_OUT_OF_RANGE abandons its position and begins at one end of the log:
 it would read everything twice, or skip records. So this error is answered below the log start only. Above the end that
 this daemon knows, the answer is OFFSET_NOT_AVAILABLE, after which a client asks again: even where no newer end can
 exist, since a restore or an unclean election may be what moved the end, and the client finds that out by epochs.

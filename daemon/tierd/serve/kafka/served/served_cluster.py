@@ -28,7 +28,7 @@ class EndpointNode:
 
 @dataclass(frozen=True, slots=True)
 class ServedPartition:
-    """One partition.
+    """One partition as clients see it.
 
     Attributes:
         leader_id: node id of the endpoint that clients are sent to: the daemon beside the leader where that is known.

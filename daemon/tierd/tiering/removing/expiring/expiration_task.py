@@ -29,7 +29,7 @@ from tierd.tiering.removing.log_start_keeper import LogStartKeeper
 from tierd.tiering.removing.sweep import DanglingSweep
 from tierd.tiering.removing.workers import in_order
 from tierd.tiering.supervision import PassWaiters, release
-from tierd.tiering.topic_policy import TopicPolicies, TopicPolicy
+from tierd.tiering.topic_policy import FindTopicPolicy, TopicPolicy
 
 log = structlog.get_logger()
 
@@ -73,7 +73,7 @@ class ExpirationTools:
 
     metadata: RemoteLogMetadataManager
     deletion: SegmentDeletion
-    policies: TopicPolicies
+    policies: FindTopicPolicy
     being_copied: Collection[UUID]
     log_starts: LogStartKeeper
     slots: asyncio.Semaphore

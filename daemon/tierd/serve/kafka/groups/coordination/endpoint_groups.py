@@ -110,7 +110,7 @@ class EndpointGroups:
                 raise GroupRefusedError(outcome)
 
     def require_place(self, group: str) -> None:
-        """Raise if this endpoint does not coordinate the group, or does not run; give up a group that has moved.
+        """Raise if this endpoint does not coordinate the group, or does not run; abandon a group that has moved.
 
         Raises:
             GroupRefusedError: NOT_COORDINATOR or COORDINATOR_NOT_AVAILABLE.

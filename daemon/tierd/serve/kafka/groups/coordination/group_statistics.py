@@ -18,7 +18,7 @@ class GroupMemberStatistics:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupStatistics:
-    """One group.
+    """Counts and positions of one group.
 
     Attributes:
         state: by Kafka's name.

@@ -75,7 +75,7 @@ class GroupUpkeep:
                 hosted.lose("another endpoint has claimed the group")
 
     async def go_round(self) -> None:
-        """Remove what has expired, give up groups that no client uses, and look at those of the store."""
+        """Remove what has expired, abandon groups that no client uses, and count those of the store."""
         groups = self._groups
         rows = await groups.store.all_rows()
         groups.known_groups = len(rows)

@@ -50,7 +50,7 @@ class GroupHost:
 
 
 class HostedGroup:
-    """One group. Its methods run on the event loop; a step never waits."""
+    """One group of this coordinator, with its row in the store. Methods run on the event loop; a step never waits."""
 
     def __init__(self, claimed: ClaimedGroup, host: GroupHost) -> None:
         self.name = claimed.group

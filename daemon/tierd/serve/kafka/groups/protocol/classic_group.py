@@ -47,7 +47,7 @@ _PENDING_BYTES = 500
 
 
 class ClassicGroup:
-    """One group. It begins with the row that the store has; static members in it are asked to join again."""
+    """State machine of one group. It begins with the row of the store, whose static members are asked to join again."""
 
     def __init__(self, stored: DurableGroup, limits: MembershipLimits, now: Moment) -> None:
         self._body = GroupBody(stored, now)

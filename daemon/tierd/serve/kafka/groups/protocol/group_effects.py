@@ -82,7 +82,7 @@ class StoreRow:
 
 @dataclass(frozen=True, slots=True)
 class GroupNote:
-    """Something happened that an operator may want to read.
+    """An event of the group for the log of the daemon.
 
     Attributes:
         event: fixed words, joined by underscores.

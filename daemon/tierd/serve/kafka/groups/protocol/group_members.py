@@ -16,7 +16,7 @@ _PROTOCOL_BYTES: Final = 200
 
 @dataclass(slots=True, kw_only=True)
 class GroupMember:
-    """One member.
+    """One member of a group, as its coordinator knows it.
 
     Attributes:
         join_waiter: number of the join that waits for the next generation; None while none waits.

@@ -1,0 +1,1 @@
+"""Sections of the file: a frozen class of settings for each room that has settings."""

@@ -1,0 +1,1 @@
+"""Rules of a follower, pure: state of one partition, decisions about pushed entries and answers of leaders."""
