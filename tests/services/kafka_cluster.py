@@ -315,11 +315,11 @@ class KafkaCluster:
 
         Directories have the id too, but only after a flush.
         """
-        found: list[UUID] = []
+        admin, found = self._admin(), list[UUID]()
 
         def is_known() -> bool:
             try:
-                described = self._admin().describe_topics(TopicCollection([name]))[name].result(CLIENT_DEADLINE_S)
+                described = admin.describe_topics(TopicCollection([name]))[name].result(CLIENT_DEADLINE_S)
             except KafkaException as error:
                 if error.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
                     raise

@@ -151,6 +151,20 @@ class TestWithoutAReplica:
         await host.write("|").copy()
         assert await host.offsets() == [2, 3, 4, 6]
 
+    async def test_records_whose_marker_is_in_a_hole_of_the_tier_are_not_shown_whatever_is_known_behind_it(
+        self, host: Host
+    ) -> None:
+        await host.write("- A - | A! - | B B! | -").copy()
+        seen = await host.look()
+
+        async def look() -> TieredLog:
+            return replace(seen, view=_without(seen, 1))
+
+        reader = FetchTask(look, remote=host.storage, recorder=host.session.recorder, prefetch_bytes=1 << 20)
+        with pytest.raises(RetriableRemoteStorageError, match="began at offset 1 was committed or aborted at offset 3"):
+            await host.offsets(reader=reader)
+        assert (await reader.read(5, max_bytes=1 << 20, isolation=COMMITTED)).next_offset == 7
+
     async def test_last_stable_offset_is_at_the_earliest_of_several_open_transactions(self, host: Host) -> None:
         await host.write("- B A | B - | A! B+ -").copy()
         assert await host.offsets() == [0]
@@ -199,7 +213,7 @@ class TestFailures:
             return _gone(metadata)
 
         async def look() -> TieredLog:
-            looks.append(seen if not looks else replace(seen, view=_without_last(seen)))
+            looks.append(seen if not looks else replace(seen, view=_without(seen, -1)))
             return looks[-1]
 
         host.storage.snapshots = gone_once
@@ -275,6 +289,6 @@ def _gone(metadata: RemoteLogSegmentMetadata) -> bytes | None:
     raise RemoteResourceNotFoundError(f"{metadata.segment} is gone")
 
 
-def _without_last(log: TieredLog) -> PartitionView:
-    last = log.finished[-1].advance(DELETE_STARTED, event_timestamp_ms=NOW_MS, broker_id=1)
-    return log.view.with_updated(last).view
+def _without(log: TieredLog, place: int) -> PartitionView:
+    gone = log.finished[place].advance(DELETE_STARTED, event_timestamp_ms=NOW_MS, broker_id=1)
+    return log.view.with_updated(gone).view

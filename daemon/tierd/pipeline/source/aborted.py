@@ -49,6 +49,8 @@ class AbortedSearch:
         """
         found: dict[AbortedTransaction, None] = {}
         branch, tail = self._snapshot.branch, self._snapshot.tail
+        local_start, local_end = (None, 0) if tail is None else (tail.start_offset, tail.high_watermark)
+        hole = branch.hole_from(start_offset, local_start=local_start, local_end=local_end)
         for readable in branch.readable_ranges(start_offset, branch.end_offset):
             if readable.metadata.txn_index_empty:
                 continue
@@ -57,24 +59,20 @@ class AbortedSearch:
             index = self._known[readable.metadata.segment.id]
             part, is_all = index.collect(start_offset, end_offset, end_offset=readable.end_offset)
             found.update(dict.fromkeys(part))
-            if is_all:
+            if is_all and (hole is None or readable.start_offset < hole):
                 return tuple(found)
         if tail is not None:
             found.update(dict.fromkeys(tail.aborted(start_offset, end_offset)))
             if start_offset < tail.start_offset:
                 found.update(dict.fromkeys(self._over_the_seam(tail, end_offset, tuple(found))))
-        self._require_no_end_in_a_hole(start_offset, end_offset, tuple(found))
+        if hole is not None:
+            self._require_no_end_in(hole, end_offset, tuple(found))
         return tuple(found)
 
-    def _require_no_end_in_a_hole(
-        self, start_offset: int, end_offset: int, known: Sequence[AbortedTransaction]
-    ) -> None:
+    def _require_no_end_in(self, hole: int, end_offset: int, known: Sequence[AbortedTransaction]) -> None:
         """Refuse rows of a transaction whose marker may be in no place, as ``AbortedLookup`` of the daemon's reader."""
-        tail, branch = self._snapshot.tail, self._snapshot.branch
-        local_start, local_end = (None, 0) if tail is None else (tail.start_offset, tail.high_watermark)
-        hole = branch.hole_from(start_offset, local_start=local_start, local_end=local_end)
-        before = None if hole is None else branch.segment_for(hole - 1)
-        if hole is None or before is None or before.end_offset != hole - 1:
+        before = self._snapshot.branch.segment_for(hole - 1)
+        if before is None or before.end_offset != hole - 1:
             return
         undecided = unexplained_transactions(self._open_at_the_end(before), known, upper=end_offset)
         if undecided:

@@ -49,13 +49,15 @@ class AbortedLookup:
                 may be decided by a marker in a hole.
         """
         found: dict[AbortedTransaction, None] = {}
+        hole: int | None = None
         if self._log.tier_of(from_offset) is Tier.REMOTE or not self._is_decided_locally(upper):
+            hole = self._log.hole_from(from_offset)
             segment = self._next_indexed(from_offset)
             while segment is not None:
                 index = await self._indexes.transaction_index(segment.metadata)
                 part, complete = index.collect(from_offset, upper, end_offset=segment.end_offset)
                 found.update(dict.fromkeys(part))
-                if complete:
+                if complete and (hole is None or segment.start_offset < hole):
                     return tuple(found)
                 segment = self._next_indexed(segment.end_offset)
         if self._local is not None:
@@ -66,15 +68,13 @@ class AbortedLookup:
                     self._log, self._local, self._indexes, upper=upper, known=tuple(found)
                 )
                 found.update(dict.fromkeys(part))
-        await self._require_no_end_in_a_hole(from_offset, upper, tuple(found))
+        if hole is not None:
+            await self._require_no_end_in(hole, upper, tuple(found))
         return tuple(found)
 
-    async def _require_no_end_in_a_hole(
-        self, from_offset: int, upper: int, known: Sequence[AbortedTransaction]
-    ) -> None:
-        hole = self._log.hole_from(from_offset)
-        before = None if hole is None else self._log.remote_segment(hole - 1)
-        if hole is None or before is None or before.end_offset != hole - 1:
+    async def _require_no_end_in(self, hole: int, upper: int, known: Sequence[AbortedTransaction]) -> None:
+        before = self._log.remote_segment(hole - 1)
+        if before is None or before.end_offset != hole - 1:
             return
         undecided = unexplained_transactions(await _open_at_the_end(before, self._indexes), known, upper=upper)
         if undecided:
