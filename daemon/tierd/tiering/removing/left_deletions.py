@@ -144,7 +144,7 @@ class LeftDeletions:
 
     async def _is_last_copy(self, metadata: RemoteLogSegmentMetadata) -> bool:
         if is_kept := await self._deletion.is_last_copy(metadata):
-            log.error("last_copy_kept", segment=str(metadata.segment), problem=KEPT, remedy=KEPT_REMEDY)
+            log.warning("last_copy_kept", segment=str(metadata.segment), problem=KEPT, remedy=KEPT_REMEDY)
         return is_kept
 
     def _due(self, partition: TopicIdPartition) -> list[RemoteLogSegmentMetadata]:

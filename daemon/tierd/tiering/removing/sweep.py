@@ -127,7 +127,7 @@ class DanglingSweep:
             self._kept.pop(metadata.segment.id, None)
             return False
         if metadata.segment.id not in self._kept:
-            log.error("last_copy_kept", segment=str(metadata.segment), problem=KEPT, remedy=KEPT_REMEDY)
+            log.warning("last_copy_kept", segment=str(metadata.segment), problem=KEPT, remedy=KEPT_REMEDY)
         self._kept[metadata.segment.id] = self._clock.monotonic_s() + RETAINED_RETRY_S
         return True
 
