@@ -4,12 +4,11 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import pairwise
 from typing import NamedTuple
 
 from tierd.metadata.rows import TierEpochs
 from tierd.metadata.views.partition_view import PartitionView
-from tierd.model import Lineage, RemoteLogSegmentMetadata, RemoteLogSegmentState
+from tierd.model import Lineage, OffsetRange, RemoteLogSegmentMetadata, RemoteLogSegmentState
 
 
 class ReadableRange(NamedTuple):
@@ -64,10 +63,10 @@ class OwnBranch:
         return max((m.end_offset for m in self.finished if not m.txn_index_empty), default=-1) + 1
 
     @cached_property
-    def _holes(self) -> tuple[int, ...]:
+    def _inner_holes(self) -> tuple[int, ...]:
         """Return the first offset of each hole between two readable parts of the branch, ascending."""
-        parts = tuple(self.readable_ranges(min(self._first_offsets, default=0), self.end_offset))
-        return tuple(part.end_offset for part, following in pairwise(parts) if part.end_offset < following.start_offset)
+        first, end = min(self._first_offsets, default=0), self.end_offset
+        return tuple(hole.start for hole in self.holes(first, end) if first < hole.start and hole.end + 1 < end)
 
     @cached_property
     def last_whole(self) -> RemoteLogSegmentMetadata | None:
@@ -88,6 +87,14 @@ class OwnBranch:
         """Return the readable segment that holds ``offset`` in the epoch that wrote it."""
         epoch = self.lineage.epoch_for(offset)
         return None if epoch is None else self.view.segment_for(epoch, offset)
+
+    def segment_before(self, offset: int) -> RemoteLogSegmentMetadata | None:
+        """Return the readable segment that ends with the offset before ``offset``; None without one.
+
+        Its producer snapshot has the transactions that are open there.
+        """
+        before = self.segment_for(offset - 1)
+        return before if before is not None and before.end_offset == offset - 1 else None
 
     def readable_end(self, metadata: RemoteLogSegmentMetadata, offset: int) -> int:
         """Return the exclusive end of the branch's offsets that ``metadata`` holds from ``offset`` on without a break.
@@ -121,7 +128,7 @@ class OwnBranch:
 
         None where no readable offset follows it, as at the end of the tier without a local log.
         """
-        holes = self._holes[bisect_left(self._holes, offset) :]
+        holes = self._inner_holes[bisect_left(self._inner_holes, offset) :]
         if local_start is None:
             return next(iter(holes), None)
         if offset <= self.end_offset < local_start:
@@ -142,6 +149,16 @@ class OwnBranch:
             if following is None:
                 return
             at = following
+
+    def holes(self, start_offset: int, end_offset: int) -> Iterator[OffsetRange]:
+        """Yield the offsets of ``[start_offset, end_offset)`` that no segment has for the branch, ascending."""
+        at = start_offset
+        for readable in self.readable_ranges(start_offset, end_offset):
+            if readable.start_offset > at:
+                yield OffsetRange(at, readable.start_offset - 1)
+            at = readable.end_offset
+        if at < end_offset:
+            yield OffsetRange(at, end_offset - 1)
 
     def _epoch_end(self, epoch: int) -> int:
         """Return the last offset that the lineage gives to ``epoch``, inclusive; -1 for an epoch that it lacks."""

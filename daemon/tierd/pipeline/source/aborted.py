@@ -71,8 +71,8 @@ class AbortedSearch:
 
     def _require_no_end_in(self, hole: int, end_offset: int, known: Sequence[AbortedTransaction]) -> None:
         """Refuse rows of a transaction whose marker may be in no place, as ``AbortedLookup`` of the daemon's reader."""
-        before = self._snapshot.branch.segment_for(hole - 1)
-        if before is None or before.end_offset != hole - 1:
+        before = self._snapshot.branch.segment_before(hole)
+        if before is None:
             return
         undecided = unexplained_transactions(self._open_at_the_end(before), known, upper=end_offset)
         if undecided:
@@ -95,8 +95,8 @@ class AbortedSearch:
         As ``aborted_over_the_seam`` of the daemon's reader.
         """
         seam = tail.start_offset
-        before = self._snapshot.branch.segment_for(seam - 1)
-        if before is None or before.end_offset != seam - 1:
+        before = self._snapshot.branch.segment_before(seam)
+        if before is None:
             return
         wanted = unexplained_transactions(self._open_at_the_end(before), known, upper=end_offset)
         markers = tail.end_markers(list(wanted), seam) if wanted else {}

@@ -1,7 +1,7 @@
 """Begin and end of the tier for one log, by metadata and directory (remote-tiering 10.2, 10.3)."""
 
 import asyncio
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 import structlog
@@ -128,7 +128,7 @@ def holes(
     at, end = max(log_start_offset, local, scan.lineage.earliest.start_offset), copied_through + 1
     end = min(end, scan.segments[-1].base_offset)  # the active segment is copied once it is rolled
     below = held_holes(view, scan, held, log_start_offset=log_start_offset, below=min(at, copied_through + 1))
-    return (*below, *_lacking(OwnBranch(view, effective_lineage(view, scan.lineage)), at, end))
+    return (*below, *OwnBranch(view, effective_lineage(view, scan.lineage)).holes(at, end))
 
 
 def held_holes(
@@ -137,20 +137,10 @@ def held_holes(
     """Return the offsets of ``held`` segments that no reader finds in the tier, from the log start up to ``below``."""
     branch = OwnBranch(view, effective_lineage(view, scan.lineage))
     return tuple(
-        lacking
+        hole
         for each in held
-        for lacking in _lacking(branch, max(each.base_offset, log_start_offset), min(each.next_base_offset, below))
+        for hole in branch.holes(max(each.base_offset, log_start_offset), min(each.next_base_offset, below))
     )
-
-
-def _lacking(branch: OwnBranch, at: int, end: int) -> Iterator[OffsetRange]:
-    """Yield the offsets of ``[at, end)`` that the branch does not have, ascending."""
-    for readable in branch.readable_ranges(at, end):
-        if readable.start_offset > at:
-            yield OffsetRange(at, readable.start_offset - 1)
-        at = readable.end_offset
-    if at < end:
-        yield OffsetRange(at, end - 1)
 
 
 def copied_without_hole(

@@ -14,7 +14,7 @@ import structlog
 
 from tierd.errors import CorruptIndexError, MissingArtefactError, RemoteStorageError, SegmentChangedError
 from tierd.log import PartitionScan, ProducerStateEntry, parse_producer_snapshot, read_producer_snapshot
-from tierd.metadata import PartitionView
+from tierd.metadata import OwnBranch, PartitionView
 from tierd.model import IndexType, Lineage, RemoteLogSegmentMetadata
 from tierd.remote import RemoteStorageManager
 from tierd.tiering.local.held_segment import DELETED_SUFFIX, HeldSegment, SegmentFile
@@ -102,7 +102,7 @@ class ProducerHistory:
         while True:
             pending, scan = self._local.pending, self._local.scan
             previous = await asyncio.to_thread(_segment_before, offset, pending, scan)
-            stored = _stored_before(offset, lineage, view)
+            stored = OwnBranch(view, lineage).segment_before(offset)
             known, source = self._known_for_certain(offset), "this host"
             if known is None and stored is not None:
                 known, source = await stored_producers(self._remote, stored), "the tier"
@@ -153,10 +153,3 @@ def _segment_before(offset: int, pending: Sequence[HeldSegment], scan: Partition
             except SegmentChangedError:
                 return None  # the broker has deleted it meanwhile
     return None
-
-
-def _stored_before(offset: int, lineage: Lineage, view: PartitionView) -> RemoteLogSegmentMetadata | None:
-    """Return the readable segment of the tier that ends where ``offset`` begins, on our own branch."""
-    epoch = lineage.epoch_for(offset - 1)
-    found = None if epoch is None else view.segment_for(epoch, offset - 1)
-    return found if found is not None and found.end_offset == offset - 1 else None

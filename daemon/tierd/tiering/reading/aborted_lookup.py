@@ -73,8 +73,8 @@ class AbortedLookup:
         return tuple(found)
 
     async def _require_no_end_in(self, hole: int, upper: int, known: Sequence[AbortedTransaction]) -> None:
-        before = self._log.remote_segment(hole - 1)
-        if before is None or before.end_offset != hole - 1:
+        before = self._log.branch.segment_before(hole)
+        if before is None:
             return
         undecided = unexplained_transactions(await _open_at_the_end(before, self._indexes), known, upper=upper)
         if undecided:
@@ -119,8 +119,8 @@ async def aborted_over_the_seam(
         LogError: the local log cannot be read.
     """
     seam = log.local_start_offset
-    before = None if seam is None else log.remote_segment(seam - 1)
-    if seam is None or before is None or before.end_offset != seam - 1:
+    before = None if seam is None else log.branch.segment_before(seam)
+    if seam is None or before is None:
         return ()
     wanted = unexplained_transactions(await _open_at_the_end(before, indexes), known, upper=upper)
     markers = indexes.end_markers

@@ -152,12 +152,8 @@ class TieredLog:
         """Return the first offset from ``offset`` on that ``is_awaited``; None without one."""
         if self.cut_at is None:
             return None
-        at, end = max(offset, self.cut_at), self.high_watermark or 0
-        for readable in self.branch.readable_ranges(at, end):
-            if readable.start_offset > at:
-                break
-            at = readable.end_offset
-        return at if at < end else None
+        hole = next(self.branch.holes(max(offset, self.cut_at), self.high_watermark or 0), None)
+        return None if hole is None else hole.start
 
     def remote_segment(self, offset: int) -> RemoteLogSegmentMetadata | None:
         """Return the readable segment that holds ``offset`` in the epoch that wrote the offset."""
